@@ -1,0 +1,57 @@
+"""A hash of our own, fixed for ever: row order, samples and splits must survive every release of every library.
+
+splitmix64 (Steele, Lea, Flood 2014) for integers; the first eight bytes (little-endian) of BLAKE2b for strings.
+NumPy's uint64 arithmetic wraps around by definition, which Polars does not promise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+UInt64s = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+
+
+def splitmix64(x: UInt64s) -> UInt64s:
+    """The finaliser of splitmix64, element by element: a bijection of uint64."""
+    z = x + _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+def hash_ids(ids: pl.Series, *, seed: int = 0) -> UInt64s:
+    """(N,) ids, integers or strings -> (N,) uint64. A null hashes like a value of its own."""
+    if ids.dtype.is_integer():
+        wide = ids.cast(pl.Int64, wrap_numerical=True) if ids.dtype == pl.UInt64 else ids.cast(pl.Int64)
+        raw = wide.fill_null(-(2**63)).to_numpy().view(np.uint64)
+    elif ids.dtype == pl.String:
+        raw = _hash_strings(ids)
+    else:
+        raise TypeError(f"ids of type {ids.dtype} cannot be hashed: integers or strings only")
+    return splitmix64(raw ^ splitmix64(np.full(1, seed, np.uint64)))
+
+
+def hash_pairs(first: pl.Series, second: pl.Series, *, seed: int = 0) -> UInt64s:
+    """(N,) and (N,) ids -> (N,) uint64; the pair (a, b) and the pair (b, a) hash apart."""
+    return splitmix64(hash_ids(first, seed=seed) * _GOLDEN ^ hash_ids(second, seed=seed))
+
+
+def unit_interval(hashes: UInt64s) -> npt.NDArray[np.float64]:
+    """uint64 hashes -> floats in [0, 1), the 53 high bits of each."""
+    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _hash_strings(ids: pl.Series) -> UInt64s:
+    levels = ids.unique().drop_nulls()
+    digests = b"".join(hashlib.blake2b(level.encode(), digest_size=8).digest() for level in levels)
+    table = pl.DataFrame({"id": levels, "hash": np.frombuffer(digests, "<u8")})
+    found = ids.alias("id").to_frame().join(table, on="id", how="left", maintain_order="left")
+    return found["hash"].fill_null(0).to_numpy().astype(np.uint64, copy=False)

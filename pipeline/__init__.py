@@ -1,0 +1,1 @@
+"""What we learn from it: datasets, training, metrics, packages and exports."""
