@@ -1,0 +1,145 @@
+"""The only door to LightGBM.
+
+Everything that could make it abort, or train on something else than meant, has been refused by `RankingDataset`
+before it comes here. LightGBM 4.7 reads the Polars frame itself through Arrow, without a float64 copy.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lightgbm
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.errors import TrainingError
+from pipeline.dataset import RankingDataset
+from pipeline.names import encode_name
+
+Booster = lightgbm.Booster
+Floats = npt.NDArray[np.float64]
+
+VALID = "valid"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves: the text of exactly `best_iteration` trees, and LightGBM's metric after each round."""
+
+    model_text: str
+    best_iteration: int
+    history: dict[int, list[float]]
+    """cut-off k -> LightGBM's own ndcg@k on the watched dataset after rounds 1, 2, ..."""
+
+
+def train_booster(
+    train: RankingDataset,
+    watched: RankingDataset,
+    *,
+    params: Mapping[str, Any],
+    rounds: int,
+    ks: Sequence[int],
+    stop_k: int | None = None,
+    patience: int = 0,
+    on_round: Callable[[int, float], None] = lambda _round, _value: None,
+) -> Trained:
+    """Grow up to `rounds` trees on `train`, watching ndcg@k of `watched` for every k in `ks`.
+
+    With `stop_k`, training ends once ndcg@stop_k has not risen for `patience` rounds, and the best round is kept;
+    without it all rounds are. `on_round(round, value)` is told ndcg of the first k after each round.
+    Raises TrainingError where no tree found a split.
+    """
+    settings = {**params, "label_gain": list(train.gains), "metric": "ndcg", "eval_at": list(ks), "verbosity": -1}
+    train_set = _lightgbm_dataset(train, settings)
+    watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
+    history: dict[int, list[float]] = {k: [] for k in ks}
+    watch = _watcher(history, stop_k, patience, on_round)
+    booster = lightgbm.train(
+        settings, train_set, num_boost_round=rounds, valid_sets=[watched_set], valid_names=[VALID], callbacks=[watch]
+    )
+    best = _best_round(history, stop_k)
+    _check_learned(booster, train)
+    return Trained(booster.model_to_string(num_iteration=best), best, history)
+
+
+def load_model(text: str) -> Booster:
+    """The booster of a model text. The text must have been checked by `pipeline.trees` if a stranger wrote it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return lightgbm.Booster(model_str=text)
+
+
+def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1) -> Floats:
+    """(N, F) features in model order, Float32 and Int32 codes -> (N,) raw scores, float64."""
+    if features.height == 0:
+        return np.empty(0)
+    names = [f"Column_{i}" for i in range(features.width)]
+    frame = features.rename(dict(zip(features.columns, names, strict=True)))
+    return np.asarray(booster.predict(frame, raw_score=True, num_threads=threads, validate_features=False))
+
+
+def dump_model(booster: Booster) -> dict[str, Any]:
+    """LightGBM's own JSON form of the model."""
+    dumped: dict[str, Any] = booster.dump_model()
+    return dumped
+
+
+def builtin_ndcg(dataset: RankingDataset, scores: Floats, ks: Sequence[int]) -> dict[int, float]:
+    """LightGBM's built-in ndcg@k of given scores: a booster without trees whose scores are its initial ones."""
+    settings = {"label_gain": list(dataset.gains), "metric": "ndcg", "eval_at": list(ks), "verbosity": -1}
+    settings |= {"objective": "lambdarank", "num_threads": 1, "min_data_in_leaf": 1, "min_data_in_bin": 1}
+    data = _lightgbm_dataset(dataset, settings)
+    data.set_init_score(scores)
+    booster = lightgbm.Booster(settings, data)
+    return {int(name.rpartition("@")[2]): float(value) for _, name, value, _ in booster.eval_train()}
+
+
+def _lightgbm_dataset(
+    dataset: RankingDataset, params: Mapping[str, Any], *, reference: lightgbm.Dataset | None = None
+) -> lightgbm.Dataset:
+    names = {name: encode_name(name) for name in dataset.features.columns}
+    return lightgbm.Dataset(
+        dataset.features.rename(names),
+        label=dataset.labels,
+        group=dataset.sizes,
+        reference=reference,
+        categorical_feature=[encode_name(name) for name in dataset.schema.categorical],
+        params=dict(params),
+    )
+
+
+def _watcher(
+    history: dict[int, list[float]], stop_k: int | None, patience: int, on_round: Callable[[int, float], None]
+) -> Callable[[Any], None]:
+    """LightGBM's own early stopping follows the smallest k, whatever the order of eval_at: this one follows `stop_k`."""
+    first = next(iter(history))
+
+    def watch(env: Any) -> None:
+        for _, metric, value, _ in env.evaluation_result_list:
+            history[int(metric.rpartition("@")[2])].append(float(value))
+        on_round(env.iteration + 1, history[first][-1])
+        if stop_k is not None and env.iteration + 1 - _best_round(history, stop_k) >= patience:
+            raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
+
+    return watch
+
+
+def _best_round(history: Mapping[int, Sequence[float]], stop_k: int | None) -> int:
+    """The first round with the highest ndcg@stop_k, counted from 1; without `stop_k` the last one."""
+    if stop_k is None:
+        return len(next(iter(history.values())))
+    return int(np.argmax(history[stop_k])) + 1
+
+
+def _check_learned(booster: Booster, train: RankingDataset) -> None:
+    if booster.feature_importance("split").any():
+        return
+    raise TrainingError(
+        f"no tree found a split in {train.rows} rows of {len(train.sizes)} queries",
+        expected="features that differ within queries, and at least 2 x min_data_in_leaf rows",
+        fix="lower min_data_in_leaf in [train] params, or add features that tell items apart",
+    )

@@ -1,0 +1,62 @@
+"""A folder is whole or absent: written under a temporary name beside its place, renamed at the end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from features.errors import OutputError
+
+
+@contextmanager
+def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[Path]:
+    """Yields a folder to write into; it becomes `out` if the block ends well, and vanishes if it does not.
+
+    An existing `out` that is not empty is refused, unless `overwrite` is set and the folder holds a file `marker`,
+    as what we wrote there earlier does: nothing else is ever deleted. Raises OutputError.
+    """
+    check_free(out, marker=marker, overwrite=overwrite)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise OutputError(
+            f"cannot write beside {out}: {error.strerror}", expected="a writable folder", fix="choose another --out"
+        ) from error
+    try:
+        yield draft
+        _put_in_place(draft, out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def check_free(out: Path, *, marker: str, overwrite: bool) -> None:
+    """Raises OutputError where `new_folder` would refuse `out`: worth asking before hours of work."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir():
+        raise OutputError(f"{out} is a file", expected="a folder to write", fix="choose another --out")
+    if not overwrite:
+        raise OutputError(
+            f"{out} is not empty", expected="a new or empty folder", fix="choose another --out, or add --overwrite"
+        )
+    if not (out / marker).exists():
+        raise OutputError(
+            f"{out} holds no {marker}",
+            expected="a folder that rankloom wrote, as only those are replaced",
+            fix="choose another --out, or empty the folder yourself",
+        )
+
+
+def _put_in_place(draft: Path, out: Path) -> None:
+    draft.chmod(0o755)
+    if not out.exists():
+        draft.rename(out)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    out.rename(old / out.name)
+    draft.rename(out)
+    shutil.rmtree(old, ignore_errors=True)

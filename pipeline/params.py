@@ -1,0 +1,138 @@
+"""Which of LightGBM's parameters a ranking run may set, checked before LightGBM sees them.
+
+LightGBM accepts any key and ignores what does not apply, so a mistyped `num_leafs` trains with the default in silence.
+Here a parameter is taken if it changes the model that this run makes; every other one is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("eta", "shrinkage_rate"),
+    "num_leaves": ("max_leaf", "num_leaf", "max_leaves", "max_leaf_nodes"),
+    "max_depth": (),
+    "min_data_in_leaf": ("min_data", "min_samples_leaf", "min_child_samples", "min_data_per_leaf"),
+    "min_sum_hessian_in_leaf": ("min_hessian", "min_sum_hessian", "min_child_weight", "min_sum_hessian_per_leaf"),
+    "min_gain_to_split": ("min_split_gain",),
+    "lambda_l1": ("reg_alpha", "l1_regularization"),
+    "lambda_l2": ("lambda", "reg_lambda", "l2_regularization"),
+    "linear_lambda": (),
+    "linear_tree": ("linear_trees",),
+    "max_delta_step": ("max_leaf_output", "max_tree_output"),
+    "path_smooth": (),
+    "extra_trees": ("extra_tree",),
+    "boosting": ("boost", "boosting_type"),
+    "data_sample_strategy": (),
+    "bagging_fraction": ("bagging", "sub_row", "subsample"),
+    "bagging_freq": ("subsample_freq",),
+    "bagging_by_query": (),
+    "top_rate": (),
+    "other_rate": (),
+    "drop_rate": ("rate_drop",),
+    "max_drop": (),
+    "skip_drop": (),
+    "uniform_drop": (),
+    "xgboost_dart_mode": (),
+    "feature_fraction": ("sub_feature", "colsample_bytree"),
+    "feature_fraction_bynode": ("colsample_bynode", "sub_feature_bynode"),
+    "feature_contri": ("fc", "fp", "feature_contrib", "feature_penalty"),
+    "max_bin": ("max_bins",),
+    "min_data_in_bin": (),
+    "bin_construct_sample_cnt": ("subsample_for_bin",),
+    "enable_bundle": ("bundle", "is_enable_bundle"),
+    "use_missing": (),
+    "zero_as_missing": (),
+    "max_cat_threshold": (),
+    "max_cat_to_onehot": (),
+    "cat_l2": (),
+    "cat_smooth": (),
+    "min_data_per_group": (),
+    "monotone_constraints_method": ("mc_method", "monotone_constraining_method"),
+    "monotone_penalty": ("mc_penalty", "ms_penalty", "monotone_splits_penalty"),
+    "use_quantized_grad": (),
+    "num_grad_quant_bins": (),
+    "quant_train_renew_leaf": (),
+    "stochastic_rounding": (),
+    "lambdarank_truncation_level": (),
+    "lambdarank_norm": (),
+    "sigmoid": (),
+}
+"""Parameters that a config may set in `[train] params`, with LightGBM's other names for each."""
+
+ELSEWHERE: dict[str, str] = {
+    "objective": "set [train] objective",
+    "num_iterations": "set [train] rounds",
+    "early_stopping_round": "set [train] early_stopping",
+    "num_threads": "set [train] threads",
+    "seed": "set seed at the top of the config",
+    "bagging_seed": "set seed at the top of the config",
+    "feature_fraction_seed": "set seed at the top of the config",
+    "drop_seed": "set seed at the top of the config",
+    "extra_seed": "set seed at the top of the config",
+    "objective_seed": "set seed at the top of the config",
+    "data_random_seed": "set seed at the top of the config",
+    "label_gain": "set the gain of the convention",
+    "eval_at": "set k",
+    "metric": "leave it out: a ranking run always watches ndcg at [train] k",
+    "deterministic": "leave it out: every run is deterministic",
+    "force_row_wise": "leave it out: every run is deterministic and row-wise",
+    "force_col_wise": "leave it out: every run is deterministic and row-wise",
+    "categorical_feature": "set [features] categories",
+    "group_column": "name the query column in [data] columns",
+    "label_column": "name the relevance column in [data] columns",
+    "weight_column": "leave it out: queries are not weighted",
+    "verbosity": "leave it out: the run prints its own progress",
+}
+"""Parameters that a run sets by itself, and where a user says it."""
+
+NEEDS: dict[str, tuple[str, Any, str]] = {
+    "bagging_fraction": ("bagging_freq", 0, "set bagging_freq = 1 beside it"),
+    "bagging_by_query": ("bagging_freq", 0, "set bagging_freq = 1 and bagging_fraction beside it"),
+    "top_rate": ("data_sample_strategy", "bagging", 'set data_sample_strategy = "goss" beside it'),
+    "other_rate": ("data_sample_strategy", "bagging", 'set data_sample_strategy = "goss" beside it'),
+    "drop_rate": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
+    "max_drop": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
+    "skip_drop": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
+    "uniform_drop": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
+    "xgboost_dart_mode": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
+    "linear_lambda": ("linear_tree", False, "set linear_tree = true beside it"),
+    "num_grad_quant_bins": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),
+    "quant_train_renew_leaf": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),
+    "stochastic_rounding": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),
+}
+"""Parameters that LightGBM ignores unless another one is set: name -> (other, its idle value, what to do)."""
+
+LAMBDARANK_ONLY = ("lambdarank_truncation_level", "lambdarank_norm", "sigmoid")
+
+
+def param_problems(params: Mapping[str, Any], objective: str) -> list[str]:
+    """One sentence for each parameter that LightGBM would refuse, ignore or take from elsewhere; empty if all is well."""
+    problems = [_problem(name, params, objective) for name in params]
+    return [problem for problem in problems if problem]
+
+
+def _problem(name: str, params: Mapping[str, Any], objective: str) -> str | None:
+    if name in ELSEWHERE:
+        return f"{name} is not set here: {ELSEWHERE[name]}"
+    if name not in ALIASES:
+        return _unknown(name)
+    if not isinstance(params[name], bool | int | float | str | list):
+        return f"{name} = {params[name]!r} is neither a number, a text, a truth value nor a list"
+    if objective != "lambdarank" and name in LAMBDARANK_ONLY:
+        return f"{name} is ignored by objective {objective}: leave it out"
+    other, idle, fix = NEEDS.get(name, ("", None, ""))
+    if other and params.get(other, idle) == idle:
+        return f"{name} is ignored as it stands: {fix}"
+    return None
+
+
+def _unknown(name: str) -> str:
+    for canonical, aliases in ALIASES.items():
+        if name in aliases:
+            return f"{name} goes by LightGBM's first name here: write {canonical}"
+    near = get_close_matches(name, ALIASES, n=1)
+    guess = f"did you mean {near[0]}?" if near else "leave it out"
+    return f"{name} is no parameter that changes a ranking model: {guess}"
