@@ -1,0 +1,129 @@
+"""What comes in from outside: arrays are checked once, here, and every fault names its index."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.metrics.conventions import MAX_GAIN, Convention
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+
+_RELEVANCE_TYPES = {
+    np.dtype(kept): np.dtype(used)
+    for used, keeps in {
+        np.uint8: (np.bool_, np.uint8),
+        np.int32: (np.int8, np.int16, np.uint16, np.int32),
+        np.int64: (np.uint32, np.uint64, np.int64),
+        np.float32: (np.float16, np.float32),
+        np.float64: (np.float64,),
+    }.items()
+    for kept in keeps
+}
+
+
+def as_scores(scores: npt.ArrayLike, name: str = "scores") -> Array:
+    """(N,) numbers -> contiguous float32 or float64, without a copy where it already is; other types become float64."""
+    values = _one_dimensional(scores, name)
+    wanted = np.float32 if values.dtype in (np.float16, np.float32) else np.float64
+    return np.ascontiguousarray(values, dtype=wanted)
+
+
+def as_relevance(relevance: npt.ArrayLike, name: str = "relevance") -> Array:
+    """(N,) numbers -> contiguous uint8, int32, int64, float32 or float64, the nearest that holds them."""
+    values = _one_dimensional(relevance, name)
+    if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name}[{int(values.argmax())}] is {values.max()}, too large for a relevance")
+    return np.ascontiguousarray(values, dtype=_RELEVANCE_TYPES.get(values.dtype, np.dtype(np.float64)))
+
+
+def as_starts(groups: npt.ArrayLike, rows: int, *, name: str = "groups", smallest: int = 1) -> Ints:
+    """Sizes of Q queries -> the (Q + 1,) rows at which they start; the sizes must sum to `rows`."""
+    sizes = np.asarray(groups)
+    if sizes.ndim != 1:
+        raise ValueError(f"{name} has {sizes.ndim} dimensions; expected one size per query")
+    if not sizes.size:
+        raise ValueError(f"{name} is empty; expected one size per query")
+    if sizes.dtype.kind not in "iu":
+        raise ValueError(f"{name} holds {sizes.dtype}; expected integer sizes of queries")
+    too_small = sizes < smallest
+    if too_small.any():
+        index = int(too_small.argmax())
+        raise ValueError(f"{name}[{index}] is {sizes[index]}; a query has at least {smallest} rows")
+    if sizes.max() > rows or int(sizes.sum(dtype=np.int64)) != rows:
+        total = sum(int(size) for size in sizes)
+        raise ValueError(f"{name} sum to {total}, but there are {rows} rows; sizes are expected, not ids of queries")
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def as_cuts(k: int | None | Iterable[int | None], longest: int) -> tuple[Ints, bool]:
+    """Cut-offs -> ((C,) int64 in the order given, whether k was a sequence). None means no cut: the longest list."""
+    several = isinstance(k, Iterable)
+    given = list(k) if isinstance(k, Iterable) else [k]
+    if not given:
+        raise ValueError("k is empty; expected at least one cut-off")
+    return np.array([_one_cut(cut, longest) for cut in given], np.int64), several
+
+
+def check_finite(values: Array, name: str) -> None:
+    """Raise ValueError naming the first entry that is NaN or infinite."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        index = int(np.argmin(np.isfinite(values)))
+        raise ValueError(f"{name}[{index}] is {values[index]}; expected a finite number")
+
+
+def check_relevance(values: Array, convention: Convention, name: str = "relevance") -> None:
+    """Raise ValueError naming the first relevance that is not finite, negative (where refused) or beyond the gains."""
+    check_finite(values, name)
+    if not values.size:
+        return
+    if convention.negative == "refuse" and values.min() < 0:
+        index = int(np.argmax(values < 0))
+        raise ValueError(f"{name}[{index}] is {values[index]}; relevance must not be negative")
+    limit = largest_relevance(convention)
+    if values.max() > limit:
+        index = int(np.argmax(values > limit))
+        raise ValueError(f"{name}[{index}] is {values[index]}; the gains end at {limit:g}")
+    if isinstance(convention.gain, tuple) and values.dtype.kind == "f" and (values != np.floor(values)).any():
+        index = int(np.argmax(values != np.floor(values)))
+        raise ValueError(f"{name}[{index}] is {values[index]}; a table of gains takes whole grades only")
+
+
+def largest_relevance(convention: Convention) -> float:
+    """The largest relevance that has a gain."""
+    if isinstance(convention.gain, tuple):
+        return len(convention.gain) - 1
+    return math.log2(MAX_GAIN) if convention.gain == "exp2" else MAX_GAIN
+
+
+def _one_dimensional(values: npt.ArrayLike, name: str) -> Array:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has {array.ndim} dimensions; expected one")
+    if not array.size:
+        return array.astype(np.float64)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {array.dtype}; expected numbers")
+    return array
+
+
+def _one_cut(k: int | None, longest: int) -> int:
+    if k is None:
+        return max(longest, 1)
+    if isinstance(k, bool):
+        raise ValueError("k is a bool; expected a whole number of at least 1, or None")
+    try:
+        cut = operator.index(k)
+    except TypeError:
+        raise ValueError(f"k is {k!r}; expected a whole number of at least 1, or None") from None
+    if cut < 1:
+        raise ValueError(f"k is {cut}; expected at least 1")
+    return min(cut, max(longest, 1))
