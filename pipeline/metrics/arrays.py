@@ -64,7 +64,7 @@ def as_starts(groups: npt.ArrayLike, rows: int, *, name: str = "groups", smalles
     return starts
 
 
-def as_cuts(k: int | None | Iterable[int | None], longest: int) -> tuple[Ints, bool]:
+def as_cuts(k: int | Iterable[int | None] | None, longest: int) -> tuple[Ints, bool]:
     """Cut-offs -> ((C,) int64 in the order given, whether k was a sequence). None means no cut: the longest list."""
     several = isinstance(k, Iterable)
     given = list(k) if isinstance(k, Iterable) else [k]
