@@ -18,10 +18,17 @@ def fit_categories(values: pl.Series) -> tuple[str, ...]:
 
 def encode_categories(values: pl.Series, levels: tuple[str, ...]) -> pl.Series:
     """(N,) values -> (N,) Int32 codes: null stays null, a level outside `levels` becomes `UNKNOWN`."""
-    codes = pl.DataFrame({"level": list(levels), "code": range(1, len(levels) + 1)}, schema={"level": pl.String, "code": pl.Int32})
+    codes = pl.DataFrame(
+        {"level": list(levels), "code": range(1, len(levels) + 1)}, schema={"level": pl.String, "code": pl.Int32}
+    )
     text = values.cast(pl.String).alias("level").to_frame()
     found = text.join(codes, on="level", how="left", maintain_order="left")["code"]
-    return pl.select(pl.when(text["level"].is_null()).then(None).otherwise(found.fill_null(UNKNOWN))).to_series().cast(pl.Int32).alias(values.name)
+    return (
+        pl.select(pl.when(text["level"].is_null()).then(None).otherwise(found.fill_null(UNKNOWN)))
+        .to_series()
+        .cast(pl.Int32)
+        .alias(values.name)
+    )
 
 
 def count_unknown(codes: pl.Series) -> int:

@@ -29,3 +29,7 @@ RULE: Final = "rule"
 
 QUERY_ORDER: Final = (TIMESTAMP, QUERY)
 """Order of queries; without a time, by query alone. Within a query: `features.hashing.hash_pairs`, then item."""
+CREATED_AT: Final = "created_at"
+"""When an item entered the catalogue."""
+POPULARITY: Final = "popularity"
+"""A field of every table built from a log: the item's events before the query, other than being shown."""

@@ -1,0 +1,223 @@
+"""The event contract: read a log, split good rows from bad, count every rule that was broken.
+
+Required columns are `item`, `timestamp` and `event`; `user`, `query`, `session`, `value` and `position` are known by
+name, and every other scalar column is a field: logged with the event, of use where the event says what was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from features.columns import EVENT, ITEM, POSITION, QUERY, RULE, SESSION, TIMESTAMP, USER, VALUE
+from features.errors import DataError
+from features.names import listed, nearest
+from features.normalise import normalise_ids, normalise_times
+from features.sources import Sources, read_tables
+
+RULES: Final = {
+    "null_item": "the item is missing",
+    "null_timestamp": "the time is missing or cannot be read",
+    "timestamp_out_of_range": "the time lies outside 1990..2100",
+    "null_event": "the kind of event is missing",
+    "value_not_finite": "the value is NaN or infinite (write null where there is none)",
+    "value_negative": "the value is below 0",
+    "position_below_1": "the position is below 1, or not whole",
+    "duplicate": "the same row stands in the log already, and is kept once",
+}
+"""Every rule, in the order of checking: a row is counted under the first that it breaks."""
+
+_IDS: Final = (QUERY, USER, ITEM, SESSION)
+_REQUIRED: Final = (ITEM, TIMESTAMP, EVENT)
+_OURS: Final = (TIMESTAMP, QUERY, USER, ITEM, EVENT, POSITION, VALUE, SESSION)
+_SOURCE: Final = "source"
+_ROW: Final = "row"
+
+
+@dataclass(frozen=True, slots=True)
+class EventLog:
+    """What a log holds.
+
+    `events`: the good rows, sorted on all columns, time first, so that no order of input can matter. Columns: `item`
+    (Int64 or String), `timestamp` (UTC, microseconds), `event` (Enum of the kinds found, sorted), where logged `query`,
+    `user`, `session` (ids, may be null), `position` (Int32, 1 = top), `value` (Float64), and the fields.
+    `rejected`: `rule`, `source`, `row` (from 0 in its source) and the row as it was read, as text; duplicates as they
+    were understood. `counts`: rows per rule, without zeros. `read`: rows in all.
+    """
+
+    events: pl.DataFrame
+    rejected: pl.DataFrame
+    counts: Mapping[str, int]
+    read: int
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns that are not ours."""
+        return tuple(name for name in self.events.columns if name not in _OURS)
+
+
+def read_events(
+    sources: Sources,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
+    event: str | None = None,
+    max_rejected: float = 0.01,
+) -> EventLog:
+    """Read and validate a log.
+
+    `columns` maps our names to theirs. `time_unit` is that of integer times (None: inferred). `event` is the kind of
+    all rows of a log that has no such column. Raises DataError for a missing column, a column of a wrong type, a log
+    without (good) rows, and a share of rejected rows above `max_rejected`, not counting duplicates.
+    """
+    mapping = dict(columns or {})
+    ids = [mapping.get(name, name) for name in _IDS]
+    parts = [
+        _validate(name, _project(name, table, mapping, event), time_unit)
+        for name, table in read_tables(sources, text=ids)
+    ]
+    good = _stack([part.good for part in parts])
+    read = sum(part.good.height + part.bad.height for part in parts)
+    events, duplicates = _split_duplicates(_sort(good))
+    rejected = pl.concat([*(part.bad for part in parts), duplicates], how="diagonal")
+    counts = {rule: n for rule in RULES if (n := int((rejected[RULE] == rule).sum()))}
+    _check_rejected(counts, read, max_rejected)
+    return EventLog(events, rejected, counts, read)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    good: pl.DataFrame
+    bad: pl.DataFrame
+
+
+def require_columns(name: str, table: pl.DataFrame, mapping: Mapping[str, str], required: tuple[str, ...]) -> None:
+    """Raise DataError for the first column that is required, or mapped, and not there."""
+    for ours in (*required, *(ours for ours in mapping if ours not in required)):
+        theirs = mapping.get(ours, ours)
+        if theirs not in table.columns:
+            near = nearest(theirs, table.columns)
+            hint = f'{ours} = "{near or "..."}"'
+            raise DataError(
+                f"{name} has no column {theirs!r}",
+                expected=f"it among {listed(table.columns, most=20)}",
+                fix=f"map it under columns, as in {{ {hint} }}",
+            )
+
+
+def is_scalar(dtype: pl.DataType) -> bool:
+    """Whether a column of this type can be a field: numbers, text, booleans and times."""
+    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Null))
+
+
+def rename_columns(table: pl.DataFrame, mapping: Mapping[str, str], ours: tuple[str, ...]) -> pl.DataFrame:
+    """Our columns under our names, then every other scalar column under its own; a mapped name wins over a namesake."""
+    known = {name: mapping.get(name, name) for name in ours if mapping.get(name, name) in table.columns}
+    taken = {*known, *known.values(), *ours}
+    others = [name for name, dtype in table.schema.items() if name not in taken and is_scalar(dtype)]
+    return table.select(*(pl.col(theirs).alias(name) for name, theirs in known.items()), *others)
+
+
+def _project(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: str | None) -> pl.DataFrame:
+    if table.is_empty():
+        raise DataError(
+            f"{name} holds no rows", expected="at least one event", fix="check the path, or how it was made"
+        )
+    if event is not None and EVENT not in mapping:
+        table = table.with_columns(pl.lit(event).alias(EVENT))
+    require_columns(name, table, mapping, _REQUIRED)
+    return rename_columns(table, mapping, _OURS)
+
+
+def _validate(name: str, raw: pl.DataFrame, time_unit: str | None) -> _Part:
+    """The rows of one source, in our types, and those that break a rule, as text."""
+    times, outside = normalise_times(raw[TIMESTAMP], unit=time_unit, what=f"{TIMESTAMP} in {name}")
+    typed = raw.with_columns(times.alias(TIMESTAMP), *_typed_columns(name, raw))
+    broken = _first_broken(typed, outside)
+    is_bad = broken.is_not_null()
+    text = raw.with_columns(pl.all().cast(pl.String, strict=False)).with_row_index(_ROW)
+    bad = text.select(broken.alias(RULE), pl.lit(name).alias(_SOURCE), pl.all()).filter(is_bad)
+    return _Part(typed.filter(~is_bad), bad.with_columns(pl.col(_ROW).cast(pl.Int64)))
+
+
+def _typed_columns(name: str, raw: pl.DataFrame) -> Iterator[pl.Series]:
+    for column in raw:
+        what = f"{column.name} in {name}"
+        if column.name in _IDS:
+            yield normalise_ids(column, what=what)
+        elif column.name == EVENT:
+            yield column.cast(pl.String)
+        elif column.name in (VALUE, POSITION):
+            yield _number(column, what)
+
+
+def _number(column: pl.Series, what: str) -> pl.Series:
+    if not (column.dtype.is_numeric() or column.dtype in (pl.Null, pl.Boolean)):
+        raise DataError(
+            f"{what} is of type {column.dtype}", expected="numbers", fix="convert it, or map another column"
+        )
+    return column.cast(pl.Float64)
+
+
+def _first_broken(typed: pl.DataFrame, outside: pl.Series) -> pl.Series:
+    """(N,) the first rule that each row breaks, null for good rows."""
+    value = pl.col(VALUE) if VALUE in typed.columns else pl.lit(None, pl.Float64)
+    position = pl.col(POSITION) if POSITION in typed.columns else pl.lit(None, pl.Float64)
+    whole = position.is_finite() & (position >= 1) & (position == position.floor())
+    breaks: dict[str, pl.Expr] = {
+        "null_item": pl.col(ITEM).is_null(),
+        "timestamp_out_of_range": pl.lit(outside),
+        "null_timestamp": pl.col(TIMESTAMP).is_null() & ~pl.lit(outside),
+        "null_event": pl.col(EVENT).is_null(),
+        "value_not_finite": ~value.is_finite(),
+        "value_negative": value < 0,
+        "position_below_1": ~whole,
+    }
+    rules = [pl.when(condition).then(pl.lit(rule)) for rule, condition in breaks.items()]
+    return typed.select(pl.coalesce(rules).alias(RULE)).to_series()
+
+
+def _stack(tables: list[pl.DataFrame]) -> pl.DataFrame:
+    """All good rows, ids as text where any source has text, kinds of events as an Enum."""
+    for name in _IDS:
+        dtypes = {table.schema[name] for table in tables if name in table.columns}
+        if len(dtypes) > 1:
+            tables = [
+                table.with_columns(pl.col(name).cast(pl.String)) if name in table.columns else table for table in tables
+            ]
+    stacked = pl.concat(tables, how="diagonal_relaxed")
+    if stacked.is_empty():
+        return stacked
+    kinds = pl.Enum(stacked[EVENT].unique().sort())
+    casts = [pl.col(EVENT).cast(kinds)]
+    if POSITION in stacked.columns:
+        casts.append(pl.col(POSITION).cast(pl.Int32))
+    return stacked.with_columns(casts)
+
+
+def _sort(events: pl.DataFrame) -> pl.DataFrame:
+    ours = [name for name in _OURS if name in events.columns]
+    order = [*ours, *sorted(set(events.columns) - set(ours))]
+    return events.select(order).sort(order, nulls_last=True)
+
+
+def _split_duplicates(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Each row once, and the surplus; equal rows are neighbours."""
+    repeated = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
+    surplus = events.filter(repeated).with_columns(pl.all().cast(pl.String))
+    return events.filter(~repeated), surplus.select(pl.lit("duplicate").alias(RULE), pl.all())
+
+
+def _check_rejected(counts: Mapping[str, int], read: int, max_rejected: float) -> None:
+    bad = sum(n for rule, n in counts.items() if rule != "duplicate")
+    if bad <= max_rejected * read and bad < read:
+        return
+    worst = max((rule for rule in counts if rule != "duplicate"), key=lambda rule: counts[rule])
+    raise DataError(
+        f"{bad} of {read} events rejected ({listed(f'{rule} {n}' for rule, n in counts.items())})",
+        expected=f"at most {max_rejected:.2%} bad rows, and some good ones",
+        fix=f"mend the log (most often {RULES[worst]}), or raise data.max_rejected",
+    )
