@@ -95,7 +95,7 @@ def builtin_ndcg(dataset: RankingDataset, scores: Floats, ks: Sequence[int]) -> 
     data = _lightgbm_dataset(dataset, settings)
     data.set_init_score(scores)
     booster = lightgbm.Booster(settings, data)
-    return {int(name.rpartition("@")[2]): float(value) for _, name, value, _ in booster.eval_train()}
+    return {int(result[1].rpartition("@")[2]): float(result[2]) for result in booster.eval_train()}
 
 
 def _lightgbm_dataset(
@@ -115,7 +115,7 @@ def _lightgbm_dataset(
 def _watcher(
     history: dict[int, list[float]], stop_k: int | None, patience: int, on_round: Callable[[int, float], None]
 ) -> Callable[[Any], None]:
-    """LightGBM's own early stopping follows the smallest k, whatever the order of eval_at: this one follows `stop_k`."""
+    """Follows `stop_k`; LightGBM's own early stopping follows the smallest k, whatever the order of eval_at."""
     first = next(iter(history))
 
     def watch(env: Any) -> None:

@@ -82,7 +82,9 @@ class FeatureSchema:
 
     def encode(self, frame: pl.DataFrame) -> pl.DataFrame:
         """`frame` with the category columns it has turned from levels (text, integers, booleans) into codes."""
-        present = [feature for feature in self.features if feature.dtype == "category" and feature.name in frame.columns]
+        present = [
+            feature for feature in self.features if feature.dtype == "category" and feature.name in frame.columns
+        ]
         return frame.with_columns(_encoded(frame[feature.name], feature) for feature in present)
 
 
@@ -105,7 +107,9 @@ class RankingDataset:
     gains: tuple[float, ...]
 
     @classmethod
-    def build(cls, table: Table, *, labels: LabelRule, part: str, schema: FeatureSchema | None = None) -> RankingDataset:
+    def build(
+        cls, table: Table, *, labels: LabelRule, part: str, schema: FeatureSchema | None = None
+    ) -> RankingDataset:
         """Checks and orders `table`; `part` ("train", "valid", "test") is named in messages. Raises DatasetError."""
         frame = table.frame
         _check_keys(frame, part)
@@ -136,8 +140,8 @@ class RankingDataset:
 
     @cached_property
     def has_positive(self) -> npt.NDArray[np.bool_]:
-        """(Q,) whether the query has an item of positive relevance."""
-        return np.maximum.reduceat(self.relevance, self.starts) > 0
+        """(Q,) whether the query has an item whose label has a positive gain: without one there is nothing to learn."""
+        return np.maximum.reduceat(np.asarray(self.gains)[self.labels], self.starts) > 0
 
     def keep(self, mask: npt.NDArray[np.bool_]) -> RankingDataset:
         """The queries where `mask` (Q,) is true, whole and in order. Raises DatasetError where none is left."""
@@ -185,7 +189,9 @@ def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _check_keys(frame: pl.DataFrame, part: str) -> None:
     if frame.height == 0:
-        raise DatasetError(f"no row in the {part} part", expected="at least one query", fix="check the data and [split]")
+        raise DatasetError(
+            f"no row in the {part} part", expected="at least one query", fix="check the data and [split]"
+        )
     if frame.height > MAX_ROWS:
         raise DatasetError(
             f"{frame.height} rows in the {part} part",
@@ -288,5 +294,6 @@ def _encoded(column: pl.Series, feature: FeatureSpec) -> pl.Series:
 
 
 def _largest(column: pl.Series) -> int:
-    low, high = column.min(), column.max()
-    return max(abs(int(low or 0)), abs(int(high or 0)))  # type: ignore[call-overload]
+    """The largest magnitude in a column of integers."""
+    known = column.drop_nulls().to_numpy()
+    return max(int(known.max(initial=0)), -int(known.min(initial=0)))

@@ -59,14 +59,14 @@ class LabelRule:
         if steps <= MANY_TIERS and used[-1] <= LARGE_GAIN:
             return []
         least = next((gain for gain in used if gain > 0), 1.0)
+        share = f"one item of the top tier weighs as much as {used[-1] / least:g} of the lowest"
         return [
-            f"{steps} tiers with gains up to {used[-1]:g}: one item of the top tier weighs as much as "
-            f"{used[-1] / least:g} of the lowest; consider fewer tiers or convention.gain = 'linear'"
+            f"{steps} tiers with gains up to {used[-1]:g}: {share}; consider fewer tiers or convention.gain = 'linear'"
         ]
 
 
 def grades(gain: str | Sequence[float], top: float) -> LabelRule:
-    """Labels are the grades themselves. `gain` is "exp2" (0..30), "linear", or a table; `top` the highest grade seen."""
+    """Labels are the grades. `gain` is "exp2" (grades 0..30), "linear", or a table; `top` the highest grade seen."""
     if gain == "exp2":
         return LabelRule(tuple(2.0**label - 1 for label in range(DEFAULT_GRADES)))
     if gain == "linear":
@@ -95,7 +95,7 @@ def _check_whole(relevance: npt.NDArray[np.float64], part: str) -> None:
     broken = np.flatnonzero(relevance != np.floor(relevance))
     if len(broken):
         raise DatasetError(
-            f"{len(broken)} relevance value(s) of the {part} part are no whole numbers, the first {relevance[broken[0]]:g}",
+            f"{len(broken)} fractional relevance value(s) in the {part} part, the first {relevance[broken[0]]:g}",
             expected="grades 0, 1, 2, ...",
             fix=f"set [relevance] levels = {DEFAULT_LEVELS} to train on continuous relevance",
         )

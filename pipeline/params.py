@@ -109,7 +109,7 @@ LAMBDARANK_ONLY = ("lambdarank_truncation_level", "lambdarank_norm", "sigmoid")
 
 
 def param_problems(params: Mapping[str, Any], objective: str) -> list[str]:
-    """One sentence for each parameter that LightGBM would refuse, ignore or take from elsewhere; empty if all is well."""
+    """One sentence for each parameter that LightGBM would refuse or ignore, or that is set elsewhere."""
     problems = [_problem(name, params, objective) for name in params]
     return [problem for problem in problems if problem]
 

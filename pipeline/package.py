@@ -1,0 +1,190 @@
+"""The folder a model ships in: model.txt, manifest.json, examples.parquet. No pickle, and nothing is trusted.
+
+Sizes and sha256 of all files, and the manifest's own checksum, are checked before anything else is parsed; the
+examples are scored again on load, so that a package that no longer ranks as it did cannot be used by accident.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from features.categories import UNKNOWN
+from features.columns import SCORE
+from features.errors import PackageError
+from features.spec import FeatureSpec, FeatureType
+from pipeline.booster import load_model, predict
+from pipeline.dataset import FeatureSchema, RankingDataset
+
+MODEL, MANIFEST, EXAMPLES = "model.txt", "manifest.json", "examples.parquet"
+EXAMPLE_ROWS = 500
+MAX_MANIFEST_BYTES = 256 * 2**20
+UNKNOWN_LEVEL = "(unknown)"
+"""How a level that training never saw is written in examples."""
+
+
+class FeatureEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    name: str
+    dtype: FeatureType
+    missing: str
+    lookback_days: float | None
+    categories: tuple[str, ...] | None
+
+
+class FileEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    sha256: str
+    bytes: int
+
+
+class Manifest(BaseModel):
+    """All that is needed to use a model rightly, and to know where it came from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format_version: Literal[1] = 1
+    features: tuple[FeatureEntry, ...]
+    """In model order, with type, what missing means, and the levels of categories in code order."""
+    definitions: dict[str, Any] | None
+    """How the features are built from a log, with everything fitted; None for a ready-made table."""
+    fingerprint: str
+    relevance: dict[str, Any]
+    """The relevance rule, `width` of a level (null: whole grades) and the gain of each label."""
+    convention: dict[str, Any]
+    k: tuple[int, ...]
+    data_window: dict[str, Any]
+    metrics: dict[str, Any]
+    config: dict[str, Any]
+    best_iteration: int
+    versions: dict[str, str]
+    files: dict[str, FileEntry]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that has been checked: its text, its manifest, its schema and its examples (levels, not codes)."""
+
+    folder: Path
+    model_text: str
+    manifest: Manifest
+    schema: FeatureSchema
+    examples: pl.DataFrame
+
+
+def write_package(folder: Path, model_text: str, examples: RankingDataset, manifest: Mapping[str, Any]) -> None:
+    """Writes a package into an empty folder; `manifest` has what `Manifest` has beside features, files and versions."""
+    folder.mkdir(parents=True)
+    (folder / MODEL).write_text(model_text, "utf-8", newline="\n")
+    example_frame(examples, model_text).write_parquet(folder / EXAMPLES)
+    files = {name: _file_entry((folder / name).read_bytes()) for name in (MODEL, EXAMPLES)}
+    versions = {name: version(name) for name in ("rankloom", "lightgbm", "polars", "numpy")}
+    content = Manifest.model_validate(
+        {
+            **manifest,
+            "features": [asdict(feature) for feature in examples.schema.features],
+            "fingerprint": examples.schema.fingerprint,
+            "files": files,
+            "versions": versions,
+        }
+    )
+    (folder / MANIFEST).write_bytes(_sealed(content.model_dump(mode="json")))
+
+
+def load_package(folder: Path) -> Package:
+    """Checks and reads a package. Raises PackageError for anything that is not as it was written."""
+    manifest = _read_manifest(folder)
+    contents = {name: _read_checked(folder, name, manifest) for name in (MODEL, EXAMPLES)}
+    schema = FeatureSchema(tuple(FeatureSpec(**entry.model_dump()) for entry in manifest.features))
+    if schema.fingerprint != manifest.fingerprint:
+        raise _damaged(folder, "the fingerprint is not that of the features")
+    examples = pl.read_parquet(io.BytesIO(contents[EXAMPLES]))
+    package = Package(folder, contents[MODEL].decode("utf-8"), manifest, schema, examples)
+    _check_examples(package)
+    return package
+
+
+def example_frame(dataset: RankingDataset, model_text: str) -> pl.DataFrame:
+    """Whole queries up to about `EXAMPLE_ROWS` rows: ids, features (categories as levels) and the score of each row."""
+    count = max(1, int(np.searchsorted(np.cumsum(dataset.sizes), EXAMPLE_ROWS, side="right")))
+    rows = int(dataset.sizes[:count].sum())
+    features = dataset.features.head(rows)
+    scores = predict(load_model(model_text), features)
+    levels = [_as_levels(features[spec.name], spec) for spec in dataset.schema.features]
+    keys = dataset.keys.head(rows).select(dataset.keys.columns[:2])
+    return pl.concat([keys, pl.DataFrame(levels), pl.DataFrame({SCORE: scores})], how="horizontal")
+
+
+def _as_levels(column: pl.Series, spec: FeatureSpec) -> pl.Series:
+    if spec.dtype != "category":
+        return column
+    names = pl.Series([UNKNOWN_LEVEL, *(spec.categories or ())])
+    return names.gather(column.fill_null(UNKNOWN)).set(column.is_null(), None).alias(spec.name)
+
+
+def _check_examples(package: Package) -> None:
+    features = package.schema.select(package.schema.encode(package.examples))
+    again = predict(load_model(package.model_text), features)
+    differ = int((again != package.examples[SCORE].to_numpy()).sum())
+    if differ:
+        raise PackageError(
+            f"{differ} of {len(again)} examples in {package.folder} score otherwise than when the package was written",
+            expected="the same scores bit for bit",
+            fix=f"use the LightGBM of the manifest ({package.manifest.versions.get('lightgbm')}), or train anew",
+        )
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise PackageError(f"{folder} holds no {MANIFEST}", expected="the folder of a package", fix="check the path")
+    if path.stat().st_size > MAX_MANIFEST_BYTES:
+        raise _damaged(folder, f"{MANIFEST} is too large")
+    try:
+        raw = path.read_bytes()
+        content = json.loads(raw)
+        if not isinstance(content, dict) or _sealed({k: v for k, v in content.items() if k != "checksum"}) != raw:
+            raise _damaged(folder, f"{MANIFEST} was changed")
+        del content["checksum"]
+        return Manifest.model_validate(content)
+    except (ValueError, RecursionError, ValidationError) as error:
+        raise _damaged(folder, f"{MANIFEST} cannot be read") from error
+
+
+def _read_checked(folder: Path, name: str, manifest: Manifest) -> bytes:
+    expected, path = manifest.files.get(name), folder / name
+    if expected is None or not path.is_file():
+        raise _damaged(folder, f"{name} is missing")
+    if path.stat().st_size != expected.bytes:
+        raise _damaged(folder, f"{name} has {path.stat().st_size} bytes instead of {expected.bytes}")
+    content = path.read_bytes()
+    if _file_entry(content) != expected.model_dump():
+        raise _damaged(folder, f"{name} was changed")
+    return content
+
+
+def _file_entry(content: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+def _sealed(content: Mapping[str, Any]) -> bytes:
+    """One way of writing, with a checksum of itself, so that no byte can change unseen."""
+    body = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    sealed = json.dumps({**content, "checksum": checksum}, indent=1, sort_keys=True, ensure_ascii=False)
+    return (sealed + "\n").encode()
+
+
+def _damaged(folder: Path, what: str) -> PackageError:
+    return PackageError(
+        f"package {folder}: {what}", expected="a package as it was written", fix="copy it again, or train anew"
+    )

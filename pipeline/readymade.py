@@ -1,0 +1,206 @@
+"""Ready-made tables: query, item, relevance and feature columns from LETOR, Parquet or CSV files -> Parts."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from fnmatch import fnmatchcase
+from itertools import combinations
+from pathlib import Path
+
+import polars as pl
+
+from features.categories import encode_categories, fit_categories
+from features.columns import ITEM, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
+from features.errors import ConfigError, DataError, DatasetError
+from features.spec import FeatureSpec
+from features.table import Table
+from pipeline.config import Config
+from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
+from pipeline.split import Parts, split_table
+
+_KEYS = (QUERY, ITEM, RELEVANCE, TIMESTAMP, USER, POSITION)
+
+
+def load_parts(config: Config) -> Parts:
+    """The train, valid and test tables that `[data]` names. Raises DataError or ConfigError."""
+    data = config.data
+    paths = {name: Path(path) for name in ("table", "train", "valid", "test") if (path := getattr(data, name))}
+    if "valid" in paths and "test" not in paths:
+        raise ConfigError(
+            "data.valid without data.test", expected="all three files, or train and test", fix="name the test file too"
+        )
+    frames = _read_files(paths, dict(data.columns))
+    names = _feature_names(frames, config)
+    frames, described = _split(frames, config)
+    _check_apart(frames)
+    tables = _as_tables(frames, names, config.features.categories)
+    return Parts(tables["train"], tables["valid"], tables["test"], described)
+
+
+def read_rows(path: Path, columns: dict[str, str], *, letor_width: int = 0) -> pl.DataFrame:
+    """One LETOR, Parquet or CSV file with our column names and ids that are integers or text.
+
+    LETOR features are called f1, f2, ..., at least up to f<letor_width>; one that no row names is 0 everywhere.
+    Raises DataError for a file that is missing, broken or empty, or that lacks a query or item column.
+    """
+    if is_letor(path):
+        return _letor_frame(read_letor(path), letor_width)
+    frame = read_table(path, columns)
+    missing = [name for name in (QUERY, ITEM) if name not in frame.columns]
+    if missing:
+        raise DataError(
+            f"{path} has no column {' and '.join(missing)}",
+            expected="query, item and feature columns",
+            fix="add it, or name it in [data] columns",
+        )
+    ids = [name for name in (QUERY, ITEM, USER) if name in frame.columns]
+    return frame.with_columns(_clean_ids(frame[name]) for name in ids)
+
+
+def read_table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
+    """One Parquet or CSV file with our column names. Raises DataError for a file that is missing, broken or empty."""
+    if not path.exists():
+        raise DataError(f"no file {path}", expected="a Parquet, CSV or LETOR file", fix="check the path")
+    try:
+        frame = pl.read_parquet(path) if ".parquet" in path.suffixes else _read_csv(path)
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, EOFError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{path} cannot be read: {reason}", expected="a Parquet or CSV file", fix="write it anew"
+        ) from error
+    if frame.height == 0:
+        raise DataError(f"{path} has no rows", expected="at least one query", fix="check how it was written")
+    missing = [theirs for theirs in columns.values() if theirs not in frame.columns]
+    if missing:
+        raise DataError(
+            f"{path} has no column {', '.join(missing)}",
+            expected=f"the columns that [data] columns names (found: {', '.join(frame.columns[:12])})",
+            fix="correct [data] columns",
+        )
+    renamed = {theirs: ours for ours, theirs in columns.items() if ours != theirs}
+    taken = [ours for ours in renamed.values() if ours in frame.columns and ours not in renamed]
+    if taken:
+        raise DataError(
+            f"{path} has a column {taken[0]} beside the one that [data] columns maps to it",
+            expected="one of the two",
+            fix="drop or rename the other",
+        )
+    return frame.rename(renamed)
+
+
+def _read_csv(path: Path) -> pl.DataFrame:
+    """Polars would rename the second of two equal column names in silence."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        header = next(csv.reader(file), [])
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"{path} names column {twice[0]!r} twice", expected="each column once", fix="rename or drop one of them"
+        )
+    return pl.read_csv(path, infer_schema_length=None)
+
+
+def _read_files(paths: dict[str, Path], columns: dict[str, str]) -> dict[str, pl.DataFrame]:
+    frames = {name: read_rows(path, columns) for name, path in paths.items()}
+    width = max(frame.width for frame in frames.values())
+    for name, path in paths.items():
+        if is_letor(path) and frames[name].width < width:
+            frames[name] = _widened(frames[name], width - len((QUERY, ITEM, RELEVANCE)))
+    return frames
+
+
+def _split(frames: dict[str, pl.DataFrame], config: Config) -> tuple[dict[str, pl.DataFrame], str]:
+    cut = config.split
+    if "valid" in frames:
+        return frames, "by files"
+    source = frames["table"] if "table" in frames else frames["train"]
+    parts, described = split_table(
+        Table(source, ()), by=cut.by, valid=cut.valid, test=cut.test, gap=cut.gap, with_test="test" not in frames
+    )
+    split = {name: table.frame for name, table in parts.items()}
+    if "test" not in frames:
+        return split, described
+    return split | {"test": frames["test"]}, f"test from a file of its own; train and valid {described}"
+
+
+def _letor_frame(file: LetorFile, width: int) -> pl.DataFrame:
+    items = file.items if file.items is not None else content_ids(file.matrix, file.labels, file.queries)
+    columns = {f"f{j + 1}": pl.Series(file.matrix[:, j]) for j in range(file.matrix.shape[1])}
+    frame = pl.DataFrame({QUERY: file.queries, ITEM: items, RELEVANCE: pl.Series(file.labels)} | columns)
+    return _widened(frame, width)
+
+
+def _widened(frame: pl.DataFrame, width: int) -> pl.DataFrame:
+    absent = [f"f{j}" for j in range(1, width + 1) if f"f{j}" not in frame.columns]
+    return frame.with_columns(pl.lit(0.0, pl.Float32).alias(name) for name in absent)
+
+
+def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]:
+    """The columns of the first file that `[features]` asks for; every file must have them."""
+    chosen, (part, first) = config.features, next(iter(frames.items()))
+    unknown = [name for name in chosen.categories if name not in first.columns]
+    if unknown:
+        raise ConfigError(
+            f"features.categories names {', '.join(unknown)}",
+            expected=f"columns of the {part} file",
+            fix="correct the names",
+        )
+    rest = [name for name in first.columns if name not in _KEYS]
+    names = [name for name in rest if _matches(name, chosen.use) and not _matches(name, chosen.drop)]
+    if not names:
+        raise ConfigError(
+            f"no feature column among {', '.join(rest[:8]) or 'none'}",
+            expected="at least one that features.use matches",
+            fix="correct features.use and features.drop",
+        )
+    for name, frame in frames.items():
+        missing = [column for column in (RELEVANCE, *names) if column not in frame.columns]
+        if missing:
+            raise DataError(
+                f"the {name} file has no column {', '.join(missing[:5])}",
+                expected=f"{RELEVANCE} and the features of the {part} file",
+                fix="add it, or name it in [data] columns",
+            )
+    return names
+
+
+def _as_tables(frames: dict[str, pl.DataFrame], names: list[str], categories: tuple[str, ...]) -> dict[str, Table]:
+    """Levels of categories come from the training part alone."""
+    levels = {name: fit_categories(frames["train"][name]) for name in categories}
+    features = tuple(
+        FeatureSpec(name, "category", categories=levels[name]) if name in levels else FeatureSpec(name)
+        for name in names
+    )
+    return {
+        part: Table(frame.with_columns(encode_categories(frame[name], levels[name]) for name in levels), features)
+        for part, frame in frames.items()
+    }
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _clean_ids(ids: pl.Series) -> pl.Series:
+    if ids.dtype in (pl.Categorical, pl.Enum):
+        return ids.cast(pl.String)
+    if ids.dtype.is_float():
+        raise DatasetError(
+            f"{ids.name} ids are floats ({ids.dtype})",
+            expected="integers or text (floats above 2^24 or 2^53 collide)",
+            fix="cast the column to integers or text before writing it",
+        )
+    return ids.cast(pl.Int64) if ids.dtype.is_integer() and ids.dtype != pl.UInt64 else ids
+
+
+def _check_apart(frames: dict[str, pl.DataFrame]) -> None:
+    """No query may straddle two parts: its rows would be trained on and judged by at once."""
+    for first, second in combinations(("train", "valid", "test"), 2):
+        both = frames[first].join(frames[second].select(QUERY).unique(), on=QUERY, how="semi")[QUERY]
+        if len(both):
+            raise DatasetError(
+                f"query {both[0]!r} stands in {first} and in {second} ({both.n_unique()} such queries)",
+                expected="each query in one part only",
+                fix="split by whole queries",
+            )
