@@ -44,12 +44,12 @@ def read_queries(
 def _read_catalogue(
     sources: Sources, ours: tuple[str, ...], mapping: Mapping[str, str], time_unit: str | None
 ) -> pl.DataFrame:
-    """`ours` starts with the id that names a row; the mapping may name columns of other tables, which are left out."""
+    """`ours` starts with the id that names a row. The mapping serves all tables: what it names need not be here."""
     own = {name: theirs for name, theirs in mapping.items() if name in ours}
     ids = [own.get(name, name) for name in ours if name not in _TIMES]
     parts = []
     for name, table in read_tables(sources, text=ids):
-        present = {key: theirs for key, theirs in own.items() if key == ours[0] or theirs in table.columns}
+        present = {key: theirs for key, theirs in own.items() if theirs in table.columns}
         require_columns(name, table, present, ours[:1])
         parts.append(_typed(name, rename_columns(table, present, ours), ours, time_unit))
     stacked = pl.concat(parts, how="diagonal_relaxed")

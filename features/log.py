@@ -1,0 +1,93 @@
+"""A log with its catalogues, made to fit together: the same type of id everywhere, kinds of events that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import polars as pl
+
+from features.columns import EVENT, ITEM, QUERY, USER
+from features.errors import DataError
+from features.names import listed, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Everything that is known: `events` as in `features.events.EventLog`, `items`, `users` and `queries` as in
+    `features.catalogues` (None: not given), `shown` the kind of event that says what was shown (None: nothing does),
+    `delay` how late the events of a kind reach the store (a kind that is not in it: at once).
+    """
+
+    events: pl.DataFrame
+    items: pl.DataFrame | None = None
+    users: pl.DataFrame | None = None
+    queries: pl.DataFrame | None = None
+    shown: str | None = None
+    delay: Mapping[str, timedelta] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of events in the log, sorted."""
+        return event_kinds(self.events)
+
+
+def make_log(
+    events: pl.DataFrame,
+    *,
+    items: pl.DataFrame | None = None,
+    users: pl.DataFrame | None = None,
+    queries: pl.DataFrame | None = None,
+    shown: str | None = None,
+    delay: timedelta | Mapping[str, timedelta] | None = None,
+) -> Log:
+    """Bring a log and its catalogues together; an id that is text in one table becomes text in all.
+
+    Raises DataError where `shown`, or a kind that `delay` names, does not occur in the log.
+    """
+    given = {"events": events, "items": items, "users": users, "queries": queries}
+    tables = _align_ids({name: table for name, table in given.items() if table is not None})
+    aligned = tables.pop("events")
+    if shown is not None:
+        require_kinds(aligned, [shown], role="data.shown")
+    if isinstance(delay, Mapping):
+        require_kinds(aligned, delay, role="delay")
+        delays = dict(delay)
+    else:
+        delays = dict.fromkeys(event_kinds(aligned), delay) if delay else {}
+    return Log(aligned, **tables, shown=shown, delay=delays)
+
+
+def event_kinds(events: pl.DataFrame) -> tuple[str, ...]:
+    """The kinds that occur, sorted."""
+    return tuple(sorted(events[EVENT].unique().drop_nulls().cast(pl.String)))
+
+
+def require_kinds(events: pl.DataFrame, kinds: Iterable[str], *, role: str) -> None:
+    """Raise DataError for the first of `kinds` that does not occur; `role` is where the user named it."""
+    present = event_kinds(events)
+    for kind in kinds:
+        if kind not in present:
+            near = nearest(kind, present)
+            raise DataError(
+                f"{role} names the event kind {kind!r}, of which the log holds none",
+                expected=f"one of {listed(present, most=20)}",
+                fix=f"did you mean {near!r}?" if near else "name a kind that occurs",
+            )
+
+
+def align_ids(left: pl.DataFrame, right: pl.DataFrame, name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The two frames with column `name` of one type: text in both where it is text in either."""
+    if left.schema[name] == right.schema[name]:
+        return left, right
+    return left.with_columns(pl.col(name).cast(pl.String)), right.with_columns(pl.col(name).cast(pl.String))
+
+
+def _align_ids(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    for name in (ITEM, USER, QUERY):
+        holders = {key: table for key, table in tables.items() if name in table.columns}
+        if len({table.schema[name] for table in holders.values()}) > 1:
+            text = {key: table.with_columns(pl.col(name).cast(pl.String)) for key, table in holders.items()}
+            tables = tables | text
+    return tables

@@ -1,0 +1,254 @@
+"""The only meaning of "before".
+
+A query at time t knows the events that reached the store strictly before t: `timestamp + delay < t`. A window of
+length w before t is [t - w, t), measured in the time of arrival: an event that arrives at exactly t - w is in it, one
+at exactly t is not. Nothing else in this project compares the time of an event with that of a query.
+
+How it is fast: events are put in order of arrival once, and per kind of entity (item, user, pair ...) sorted by
+(entity, place in that order), as one integer key. A query's time becomes a place in the same order, so all that an
+entity did before it, or in a window, is a range between two binary searches with sorted needles, and every count or
+sum the difference of two entries of a cumulative table. All sums are of integers: their order cannot matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE
+from features.durations import in_microseconds
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Kinds = tuple[str, ...] | None
+"""Kinds of events; None: all of them."""
+
+NOBODY: Final = -1
+"""The code of a missing entity, such as an anonymous user: it has no history, and no value."""
+FIXED_POINT: Final = 10_000
+"""Money and seconds are summed in steps of a ten-thousandth."""
+
+_ARRIVAL: Final = "arrival"
+_ROW: Final = "row"
+
+
+def to_fixed(values: pl.Expr) -> pl.Expr:
+    """Numbers -> Int64 in ten-thousandths, the nearest."""
+    return (values * FIXED_POINT).round().cast(pl.Int64)
+
+
+def from_fixed(values: pl.Expr) -> pl.Expr:
+    """Int64 in ten-thousandths -> Float64."""
+    return values.cast(pl.Float64) / FIXED_POINT
+
+
+def _arrival(delay: Mapping[str, timedelta]) -> pl.Expr:
+    late = {kind: in_microseconds(length) for kind, length in delay.items()}
+    by_kind = pl.col(EVENT).cast(pl.String).replace_strict(late, default=0, return_dtype=pl.Int64)
+    return (pl.col(TIMESTAMP) + pl.duration(microseconds=by_kind) if late else pl.col(TIMESTAMP)).alias(_ARRIVAL)
+
+
+def _created(items: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
+    for column in (CREATED_AT, VALID_FROM):
+        if items is not None and column in items.columns:
+            yield items.select(ITEM, pl.col(column).alias(TIMESTAMP)).drop_nulls()
+
+
+def as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """(N,) rows with `key` and `timestamp` -> (N,) the fields of `table` for each, null where it has no such row.
+
+    In a table with `valid_from` it is the version in force at the time, one from that very moment included.
+    """
+    if VALID_FROM not in table.columns:
+        found = rows.select(key).join(table, on=key, how="left", maintain_order="left", validate="m:1")
+        return found.drop(key)
+    asked = rows.select(key, TIMESTAMP).with_row_index(_ROW).sort(TIMESTAMP, _ROW)
+    versions = table.sort(VALID_FROM)
+    found = asked.join_asof(
+        versions, left_on=TIMESTAMP, right_on=VALID_FROM, by=key, strategy="backward", check_sortedness=False
+    )
+    return found.sort(_ROW).drop(_ROW, key, TIMESTAMP, VALID_FROM, strict=False)
+
+
+class ItemPool:
+    """The items that exist at a time: seen in an event that arrived strictly before it, or created by then.
+
+    `items` are ordered by when they came to exist, so that the pool at any time is a beginning of them. A catalogue
+    that does not say when its items came (`created_at` or `valid_from`) adds none: it may hold tomorrow's.
+    """
+
+    def __init__(self, timeline: Timeline, items: pl.DataFrame | None) -> None:
+        tick = pl.duration(microseconds=1)
+        seen = timeline.events.select(ITEM, (pl.col(_ARRIVAL) + tick).alias(TIMESTAMP))
+        sources = [seen, *_created(items)]
+        exist = pl.concat(sources).group_by(ITEM).agg(pl.col(TIMESTAMP).min()).sort(TIMESTAMP, ITEM)
+        self.items: pl.Series = exist[ITEM]
+        self._since: Ints = exist[TIMESTAMP].to_physical().to_numpy()
+
+    def sizes(self, times: Ints) -> Ints:
+        """(M,) times in microseconds since 1970 -> (M,) how many of the items exist at each."""
+        return np.searchsorted(self._since, times, side="right")
+
+
+class Timeline:
+    """Events in the order in which they reached the store; ties in the order of the log.
+
+    `events`: sorted as by `features.events.read_events`. `delay`: how late the events of a kind arrive.
+    """
+
+    def __init__(self, events: pl.DataFrame, delay: Mapping[str, timedelta]) -> None:
+        late = events.with_columns(_arrival(delay))
+        self.events: pl.DataFrame = late.sort(_ARRIVAL, maintain_order=True) if delay else late
+        self._arrivals: Ints = self.events[_ARRIVAL].to_physical().to_numpy()
+        self._of_kinds: dict[tuple[str, ...], Bools] = {}
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    def before(self, times: Ints) -> Ints:
+        """(M,) times in microseconds since 1970 -> (M,) how many events had arrived strictly before each."""
+        return np.searchsorted(self._arrivals, times, side="left")
+
+    def of_kinds(self, kinds: tuple[str, ...]) -> Bools:
+        """(N,) whether each event is of one of the kinds; a kind that the log does not hold has no events."""
+        if kinds not in self._of_kinds:
+            self._of_kinds[kinds] = self.events[EVENT].cast(pl.String).is_in(kinds).to_numpy()
+        return self._of_kinds[kinds]
+
+    def fixed_values(self) -> Ints:
+        """(N,) the values in ten-thousandths, 0 where there is none."""
+        return self.events.select(to_fixed(pl.col(VALUE)).fill_null(0)).to_series().to_numpy()
+
+    def has_value(self) -> Bools:
+        """(N,) whether each event has a value."""
+        return self.events[VALUE].is_not_null().to_numpy()
+
+    def times(self) -> Ints:
+        """(N,) when each event happened, in microseconds since 1970."""
+        return self.events[TIMESTAMP].to_physical().to_numpy()
+
+
+class History:
+    """What each entity did, in order of arrival.
+
+    `entities` (N,): the code of each event's entity, at least 0, or NOBODY. Codes times events must stay below 2^63.
+    """
+
+    def __init__(self, timeline: Timeline, entities: Ints) -> None:
+        self.timeline = timeline
+        self._stride = len(timeline) + 1
+        places = np.flatnonzero(entities != NOBODY)
+        keys = entities[places] * self._stride + places
+        order = pl.Series(keys).arg_sort().to_numpy()
+        self._places: npt.NDArray[np.intp] = np.append(places[order], -1)
+        self._keys: Ints = keys[order]
+        self._tables: dict[tuple[str, Kinds], Ints] = {}
+
+    def at(self, entities: Ints, times: Ints) -> Lookup:
+        """Ask for (M,) entities, as codes, before (M,) times in microseconds since 1970."""
+        return Lookup(self, entities, times)
+
+    def find(self, entities: Ints, places: Ints) -> Ints:
+        """(M,) the first event of each entity at or after a place of the timeline; needles sorted by both are fast."""
+        return np.searchsorted(self._keys, entities * self._stride + places, side="left")
+
+    def order(self, entities: Ints, places: Ints) -> npt.NDArray[np.intp]:
+        """(M,) an order of the pairs by entity, then place."""
+        return pl.Series(entities * self._stride + places).arg_sort().to_numpy().astype(np.intp)
+
+    def event_at(self, found: Ints) -> npt.NDArray[np.intp]:
+        """(M,) positions among the sorted events -> (M,) rows of the timeline; -1 stays -1."""
+        return self._places[found]
+
+    def cumulative(self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools]) -> Ints:
+        """(n + 1,) sums of `weights` (N,), one per event, over the first 0, 1, ... n sorted events. Kept by name."""
+        if (what, kinds) not in self._tables:
+            chosen = weights() if kinds is None else weights() * self.timeline.of_kinds(kinds)
+            table = np.zeros(len(self._keys) + 1, np.int64)
+            np.cumsum(chosen[self._places[:-1]], dtype=np.int64, out=table[1:])
+            self._tables[what, kinds] = table
+        return self._tables[what, kinds]
+
+    def latest(self, kinds: Kinds) -> Ints:
+        """(n + 1,) the last of the first 0, 1, ... n sorted events that is of the kinds, -1 for none. Kept."""
+        if ("latest", kinds) not in self._tables:
+            index = np.arange(len(self._keys), dtype=np.int64)
+            if kinds is not None:
+                index = np.where(self.timeline.of_kinds(kinds)[self._places[:-1]], index, -1)
+            self._tables["latest", kinds] = np.maximum.accumulate(np.concatenate([[-1], index]))
+        return self._tables["latest", kinds]
+
+
+class Lookup:
+    """Answers for (entity, time) pairs, (M,) each, in the order of the pairs.
+
+    Counts and sums are integers; where the entity is NOBODY they, like everything else, mean nothing: see `known`.
+    """
+
+    def __init__(self, history: History, entities: Ints, times: Ints) -> None:
+        self.known: Bools = entities != NOBODY
+        """(M,) whether there is an entity to ask about."""
+        self._history = history
+        self._times = times
+        codes = np.maximum(entities, 0)
+        self._order = history.order(codes, history.timeline.before(times))
+        self._entities = codes[self._order]
+        self._end = history.find(self._entities, self._places(times))
+        self._begins: dict[int | None, Ints] = {}
+
+    def count(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
+        """How many events of the kinds, in the window or in all of history."""
+        if kinds is None:
+            return self._unsort(self._end - self._begin(window))
+        return self._difference("count", kinds, lambda: np.ones(len(self._history.timeline), np.bool_), window)
+
+    def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
+        """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
+        fixed = self._difference("total", kinds, self._history.timeline.fixed_values, window)
+        return fixed / FIXED_POINT
+
+    def valued(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
+        """How many of the events have a value."""
+        return self._difference("valued", kinds, self._history.timeline.has_value, window)
+
+    def flagged(self, name: str, flags: Bools) -> Ints:
+        """How many events are among the `flags` (N,) of the timeline, kept under `name`."""
+        return self._difference(name, None, lambda: flags, None)
+
+    def last_event(self, kinds: Kinds = None) -> Ints:
+        """The row in the timeline of the last event of the kinds to have arrived; -1 where there is none."""
+        latest = self._history.latest(kinds)[self._end]
+        return self._unsort(self._history.event_at(np.where(latest >= self._begin(None), latest, -1)))
+
+    def first_event(self) -> Ints:
+        """The row in the timeline of the first event to have arrived; -1 where there is none."""
+        begin = self._begin(None)
+        return self._unsort(self._history.event_at(np.where(begin < self._end, begin, -1)))
+
+    def _difference(
+        self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], window: timedelta | None
+    ) -> Ints:
+        table = self._history.cumulative(what, kinds, weights)
+        return self._unsort(table[self._end] - table[self._begin(window)])
+
+    def _begin(self, window: timedelta | None) -> Ints:
+        length = None if window is None else in_microseconds(window)
+        if length not in self._begins:
+            places = np.zeros_like(self._end) if length is None else self._places(self._times - length)
+            self._begins[length] = self._history.find(self._entities, places)
+        return self._begins[length]
+
+    def _places(self, times: Ints) -> Ints:
+        """Search in the order of the pairs, where times are mostly sorted, then bring into ours."""
+        return self._history.timeline.before(times)[self._order]
+
+    def _unsort(self, values: Ints) -> Ints:
+        result = np.empty_like(values)
+        result[self._order] = values
+        return result
