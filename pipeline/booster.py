@@ -121,7 +121,7 @@ def _watcher(
     def watch(env: Any) -> None:
         for _, metric, value, _ in env.evaluation_result_list:
             history[int(metric.rpartition("@")[2])].append(float(value))
-        on_round(env.iteration + 1, history[first][-1])
+        on_round(env.iteration + 1, history[first if stop_k is None else stop_k][-1])
         if stop_k is not None and env.iteration + 1 - _best_round(history, stop_k) >= patience:
             raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
 

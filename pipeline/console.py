@@ -12,7 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 LOG = logging.getLogger("rankloom")
-console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+PIPE_WIDTH = 160
+"""Columns of a table in a pipe, where nothing says how wide the reader's window is."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=True)
 
 PLAIN_EVERY = 100
 """In a pipe, progress is a line every so many steps."""

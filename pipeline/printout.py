@@ -15,18 +15,16 @@ NO_VALUE = "-"
 
 
 def result_table(metrics: Mapping[str, Any], part: str = "test") -> Table:
-    """Rankers by ndcg@k with 95 % intervals, and the model's lead over each rival at the first k."""
-    names = [f"ndcg@{k}" for k in metrics["k"]]
+    """Rankers by ndcg@k; at the first k also the 95 % interval, and the model's lead over each rival."""
+    first, *others = [f"ndcg@{k}" for k in metrics["k"]]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("ranker")
-    for name in names:
-        table.add_column(f"{name} [95 % interval]", justify="right", no_wrap=True)
-    if metrics["diff"]:
-        table.add_column(f"model ahead by, {names[0]}", justify="right", no_wrap=True)
+    for title in (f"{first} [95 %]", "model ahead by [95 %]", *others):
+        table.add_column(title, justify="right", no_wrap=True)
     for ranker, values in metrics[part].items():
-        cells = [_with_interval(values[name]) for name in names]
         lead = metrics["diff"].get(ranker)
-        cells += [_with_interval(lead[names[0]], sign="+") if lead else ""] if metrics["diff"] else []
+        ahead = _with_interval(lead[first], sign="+") if lead else ""
+        cells = (_with_interval(values[first]), ahead, *(_rounded(values[name]["mean"]) for name in others))
         table.add_row(_ranker_name(ranker, metrics), *cells, style="bold" if ranker == MODEL else None)
     return table
 
@@ -50,4 +48,8 @@ def _ranker_name(ranker: str, metrics: Mapping[str, Any]) -> str:
 def _with_interval(value: Mapping[str, Any], sign: str = "") -> str:
     if value["mean"] is None:
         return NO_VALUE
-    return f"{value['mean']:{sign}.4f} [{value['low']:{sign}.4f}, {value['high']:{sign}.4f}]"
+    return f"{value['mean']:{sign}.4f} [{value['low']:{sign}.3f}, {value['high']:{sign}.3f}]"
+
+
+def _rounded(value: float | None) -> str:
+    return NO_VALUE if value is None else f"{value:.4f}"

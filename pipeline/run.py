@@ -95,10 +95,12 @@ def run_training(
         ranker = train_ranker(datasets.train, datasets.valid, config, on_round)
     with timings.step("evaluate"):
         rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=fields, named=config.baselines)
-        model = load_model(ranker.model_text)
         judged = {}
-        for part, dataset in (("valid", datasets.valid), ("test", datasets.test)):
-            scores = {MODEL: predict(model, dataset.features), **rivals.scores(dataset)}
+        for part, dataset, text in (
+            ("valid", datasets.valid, ranker.selected_text),
+            ("test", datasets.test, ranker.model_text),
+        ):
+            scores = {MODEL: predict(load_model(text), dataset.features), **rivals.scores(dataset)}
             judged[part] = judge(dataset, scores, config.k, convention, config.seed)
     counts = {"train": len(datasets.train.sizes), "valid": len(datasets.valid.sizes)}
     counts |= query_counts(datasets.test, convention)

@@ -118,7 +118,7 @@ def split_table(
     else:
         queries = frame.select(pl.col(QUERY).unique(maintain_order=True))
         parts = assign_by_hash(queries[QUERY], valid=valid, test=test if with_test else 0.0)
-        described = "by a fixed hash of the query (there is no time to split by, so nothing guards against drift)"
+        described = "by a fixed hash of the query, as it has no time"
     part_of = frame.select(QUERY).join(queries.with_columns(parts), on=QUERY, how="left", maintain_order="left")["part"]
     tables = {part: Table(frame.filter(part_of == part), table.features) for part in ("train", "valid", "test", "gap")}
     needed = ("train", "valid", "test") if with_test else ("train", "valid")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pipeline.booster import Trained, load_model, predict, train_booster
 from pipeline.config import Config
 from pipeline.dataset import RankingDataset
 from pipeline.metrics import Convention, ndcg_per_query
+from pipeline.params import bags_by_query
 
 PARITY_TOLERANCE = 1e-9
 TRUNCATION_MARGIN = 3
@@ -30,6 +31,8 @@ class Ranker:
     """A trained model and what its training showed."""
 
     model_text: str
+    selected_text: str
+    """The model that was chosen on the validation queries: the same, unless it was refitted on them afterwards."""
     best_iteration: int
     history: dict[int, list[float]]
     """cut-off k -> LightGBM's ndcg@k on the watched queries after rounds 1, 2, ..."""
@@ -58,16 +61,15 @@ def train_ranker(
         on_round=on_round,
     )
     parity = check_parity(trained, watch)
-    if config.train.refit:
-        trained = _refit(trained, learn.joined(watch), params, on_round)
-    return Ranker(trained.model_text, trained.best_iteration, trained.history, parity, (*notes, *remarks))
+    text = _refit(trained, learn.joined(watch), params) if config.train.refit else trained.model_text
+    return Ranker(text, trained.model_text, trained.best_iteration, trained.history, parity, (*notes, *remarks))
 
 
 def lightgbm_params(config: Config) -> tuple[dict[str, Any], list[str]]:
     """The parameters LightGBM is given (label gains aside), and what should be said about them."""
     chosen = dict(config.train.params)
-    if chosen.get("bagging_freq", 0) > 0:
-        chosen.setdefault("bagging_by_query", True)
+    if bags_by_query(chosen):
+        chosen["bagging_by_query"] = True
     if config.train.objective == "lambdarank":
         chosen.setdefault("lambdarank_truncation_level", config.train_k + TRUNCATION_MARGIN)
     threads, notes = _threads(config, chosen)
@@ -129,20 +131,16 @@ def _evaluable(train: RankingDataset, valid: RankingDataset) -> tuple[RankingDat
     return train.keep(train.has_positive), valid.keep(valid.has_positive), notes
 
 
-def _refit(trained: Trained, both: RankingDataset, params: dict[str, Any], on_round: OnRound) -> Trained:
-    ks: Sequence[int] = list(trained.history)
-    again = train_booster(both, both, params=params, rounds=trained.best_iteration, ks=ks, on_round=on_round)
+def _refit(trained: Trained, both: RankingDataset, params: dict[str, Any]) -> str:
+    """As many trees as were chosen, on train and valid together."""
+    again = train_booster(both, both, params=params, rounds=trained.best_iteration, ks=list(trained.history))
     check_parity(again, both)
-    return Trained(again.model_text, trained.best_iteration, trained.history)
+    return again.model_text
 
 
 def _threads(config: Config, params: dict[str, Any]) -> tuple[int, list[str]]:
-    """Two of LightGBM's samplers depend on the number of threads: those runs get one, and say so."""
+    """One of LightGBM's samplers depends on the number of threads: such a run gets one, and says so."""
     threads = config.train.threads or available_threads()
-    bagged = params.get("bagging_freq", 0) > 0 and params.get("bagging_fraction", 1.0) > 0.5
-    by_query = bagged and params.get("bagging_by_query", False)
-    goss = params.get("data_sample_strategy") == "goss" or params.get("boosting") == "goss"
-    if threads == 1 or not (by_query or goss):
+    if threads == 1 or "goss" not in (params.get("data_sample_strategy"), params.get("boosting")):
         return threads, []
-    which = "goss" if goss else "bagging by query at a fraction above 0.5"
-    return 1, [f"trained on one thread: with {which}, LightGBM's model depends on the number of threads"]
+    return 1, ["trained on one thread: with goss, LightGBM's model depends on the number of threads"]
