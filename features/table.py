@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
-from features.columns import ITEM, QUERY, RELEVANCE, TIMESTAMP
-from features.hashing import hash_pairs
+from features.categories import encode_categories
+from features.columns import POPULARITY, RELEVANCE
+from features.context import Context, Feature
+from features.custom import evaluate_expression
+from features.fitted import Fitted
+from features.item import popularity
+from features.log import Log
+from features.registry import all_features
+from features.rows import join_rows, order_rows
 from features.spec import FeatureSpec
+
+__all__ = ["Table", "build_table", "order_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +45,57 @@ class Table:
         return RELEVANCE in self.frame.columns
 
 
-def order_rows(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same rows: queries by (timestamp, query), or by query where there is no time; within one by hash, then item.
+def build_table(
+    log: Log,
+    queries: pl.DataFrame,
+    candidates: pl.DataFrame,
+    fitted: Fitted,
+    *,
+    relevance: pl.DataFrame | None = None,
+) -> Table:
+    """The candidates of the queries with the features of `fitted`, each as of strictly before its query.
 
-    The hash is `features.hashing.hash_pairs(query, item)`, so neither the input order nor the labels can be read from
-    the row order. Rows of a query that differ in time stay together, at the earliest of them. The position in the
-    result depends on the ids alone where (query, item) is unique.
+    The same for training, evaluation and requests. `queries`, `candidates` and `relevance` as in
+    `features.rows.join_rows`. Beside the features the frame keeps the fields of queries and of what was shown, and
+    `popularity`: the item's events before the query, other than being shown.
     """
-    hashes = pl.Series("hash", hash_pairs(frame[QUERY], frame[ITEM]))
-    keys = [pl.col(QUERY), hashes, pl.col(ITEM)]
-    if TIMESTAMP in frame.columns:
-        keys.insert(0, pl.col(TIMESTAMP).min().over(QUERY))
-    return frame.sort(keys, maintain_order=True)
+    rows = join_rows(log, queries, candidates, relevance)
+    context = Context(log, rows, fitted.description, fitted.rates)
+    columns = [popularity(context).alias(POPULARITY)]
+    specs = []
+    for feature in fitted.features():
+        spec, column = _finish(feature, context, fitted)
+        specs.append(spec)
+        columns.append(column)
+    for name, text in fitted.custom.items():
+        specs.append(FeatureSpec(f"custom.{name}", missing="the expression gives no finite number"))
+        columns.append(_custom(specs[-1].name, text, context))
+    return Table(rows.with_columns(columns), tuple(specs))
+
+
+def _finish(feature: Feature, context: Context, fitted: Fitted) -> tuple[FeatureSpec, pl.Series]:
+    """The column in its final type, categories as the codes that training fixed, and the spec that knows them."""
+    spec, values = feature.spec, feature.build(context)
+    if spec.dtype == "float32":
+        return spec, values.cast(pl.Float32).alias(spec.name)
+    levels = fitted.levels[spec.name]
+    known = FeatureSpec(spec.name, "category", spec.missing, spec.lookback_days, levels)
+    return known, encode_categories(values, levels).alias(spec.name)
+
+
+def _custom(name: str, text: str, context: Context) -> pl.Series:
+    """An expression may read any feature of the registry, whether or not it is used, and any field."""
+    readers = _field_readers(context)
+    for feature in all_features(context.description):
+        readers[feature.spec.name] = partial(feature.build, context)
+    return evaluate_expression(name, text, lambda column: readers[column](), readers)
+
+
+def _field_readers(context: Context) -> dict[str, Callable[[], pl.Series]]:
+    """Fields by their bare name; what was logged with the impression wins, then items, queries, users."""
+    log = context.description
+    readers: dict[str, Callable[[], pl.Series]] = {}
+    readers |= {field.name: partial(context.user_field, field.name) for field in log.user_fields}
+    readers |= {field.name: partial(context.query_field, field.name) for field in log.query_fields}
+    readers |= {field.name: partial(context.item_field, field.name) for field in log.item_fields}
+    return readers | {field.name: partial(context.shown_field, field.name) for field in log.shown_fields}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from features.durations import in_microseconds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T", bound=np.generic)
 Bools = npt.NDArray[np.bool_]
 Kinds = tuple[str, ...] | None
 """Kinds of events; None: all of them."""
@@ -150,9 +151,12 @@ class History:
         self._keys: Ints = keys[order]
         self._tables: dict[tuple[str, Kinds], Ints] = {}
 
-    def at(self, entities: Ints, times: Ints) -> Lookup:
-        """Ask for (M,) entities, as codes, before (M,) times in microseconds since 1970."""
-        return Lookup(self, entities, times)
+    def at(self, entities: Ints, times: Ints, repeats: Ints | None = None) -> Lookup:
+        """Ask for (M,) entities, as codes, before (M,) times in microseconds since 1970.
+
+        With `repeats` (M,) each answer is given that many times in a row: asked once for all rows of a query.
+        """
+        return Lookup(self, entities, times, repeats)
 
     def find(self, entities: Ints, places: Ints) -> Ints:
         """(M,) the first event of each entity at or after a place of the timeline; needles sorted by both are fast."""
@@ -186,15 +190,16 @@ class History:
 
 
 class Lookup:
-    """Answers for (entity, time) pairs, (M,) each, in the order of the pairs.
+    """Answers for (entity, time) pairs, in the order of the pairs, (M,) each, or as long as the repeats sum to.
 
     Counts and sums are integers; where the entity is NOBODY they, like everything else, mean nothing: see `known`.
     """
 
-    def __init__(self, history: History, entities: Ints, times: Ints) -> None:
-        self.known: Bools = entities != NOBODY
-        """(M,) whether there is an entity to ask about."""
+    def __init__(self, history: History, entities: Ints, times: Ints, repeats: Ints | None) -> None:
         self._history = history
+        self._repeats = repeats
+        self.known: Bools = self._repeat(entities != NOBODY)
+        """Whether there is an entity to ask about."""
         self._times = times
         codes = np.maximum(entities, 0)
         self._order = history.order(codes, history.timeline.before(times))
@@ -251,4 +256,7 @@ class Lookup:
     def _unsort(self, values: Ints) -> Ints:
         result = np.empty_like(values)
         result[self._order] = values
-        return result
+        return self._repeat(result)
+
+    def _repeat(self, values: npt.NDArray[T]) -> npt.NDArray[T]:
+        return values if self._repeats is None else np.repeat(values, self._repeats)

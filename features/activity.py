@@ -1,0 +1,142 @@
+"""What an entity did, or what was done to it: counts, rates, values and recency. The same for items and users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from features.context import Context, Feature, Scope, days, numbers
+from features.description import Description
+from features.durations import in_days, parse_duration
+from features.spec import FeatureSpec
+from features.windows import Bools, Kinds
+
+PRIOR_WEIGHT: Final = 10.0
+"""How many impressions the global rate is worth in a smoothed rate."""
+
+
+def activity_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """All that is counted of an entity; names start with `prefix`, the entity is named by the columns of `scope`."""
+    yield from _counts(prefix, scope, log)
+    yield from _rates(prefix, scope, log)
+    yield from _values(prefix, scope, log)
+    yield from _recency(prefix, scope, log)
+
+
+def slug(kind: str) -> str:
+    """A kind of event as a part of a name: COMMENT CREATED -> comment_created."""
+    return re.sub(r"\W+", "_", kind.lower()).strip("_")
+
+
+def _counts(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    named: list[tuple[str, Kinds]] = [(slug(kind), (kind,)) for kind in log.kinds]
+    if len(log.kinds) > 1:
+        named.append(("event", None))
+    for name, kinds in named:
+        for suffix, window in _spans(log):
+            spec = _spec(f"{prefix}.{name}_count{suffix}", f"{_unknown(scope)}; 0 without history", window)
+            yield Feature(spec, partial(_count, scope=scope, kinds=kinds, window=window))
+
+
+def _rates(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    if log.shown is None:
+        return
+    for kind in log.interactions:
+        for suffix, window in _spans(log):
+            spec = _spec(
+                f"{prefix}.{slug(kind)}_rate{suffix}", f"{_unknown(scope)}; the global rate without history", window
+            )
+            yield Feature(spec, partial(_rate, scope=scope, kind=kind, shown=log.shown, window=window))
+
+
+def _values(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    for kind in log.valued:
+        for suffix, window in _spans(log):
+            spec = _spec(f"{prefix}.{slug(kind)}_value_sum{suffix}", f"{_unknown(scope)}; 0 without history", window)
+            yield Feature(spec, partial(_value_sum, scope=scope, kind=kind, window=window))
+        spec = _spec(f"{prefix}.{slug(kind)}_value_mean", f"{_unknown(scope)}, or no event with a value", None)
+        yield Feature(spec, partial(_value_mean, scope=scope, kind=kind))
+
+
+def _recency(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    missing = f"{_unknown(scope)}, or no such event before"
+    for kind in log.kinds if len(log.kinds) > 1 else ():
+        spec = _spec(f"{prefix}.days_since_{slug(kind)}", missing, None)
+        yield Feature(spec, partial(days_since_last, scope=scope, kinds=(kind,)))
+    yield Feature(_spec(f"{prefix}.days_since_last", missing, None), partial(days_since_last, scope=scope, kinds=None))
+    yield Feature(_spec(f"{prefix}.days_since_first", missing, None), partial(_days_since_first, scope=scope))
+
+
+def distinct_feature(name: str, scope: Scope, other: str) -> Feature:
+    """How many different values of the column `other` the events of an entity had."""
+    return Feature(
+        _spec(name, f"{_unknown(scope)}; 0 without history", None), partial(_distinct, scope=scope, other=other)
+    )
+
+
+def days_since_last(context: Context, scope: Scope, kinds: Kinds) -> pl.Series:
+    """Days from the last event to have arrived to the query."""
+    return _days_since(context, context.lookup(*scope).last_event(kinds), context.lookup(*scope).known)
+
+
+def _count(context: Context, scope: Scope, kinds: Kinds, window: timedelta | None) -> pl.Series:
+    lookup = context.lookup(*scope)
+    return numbers(lookup.count(kinds, window), lookup.known)
+
+
+def _rate(context: Context, scope: Scope, kind: str, shown: str, window: timedelta | None) -> pl.Series:
+    """(count of the kind + w * prior) / (count of impressions + w), w = PRIOR_WEIGHT."""
+    lookup = context.lookup(*scope)
+    done = lookup.count((kind,), window) + PRIOR_WEIGHT * context.rates[kind]
+    return numbers(done / (lookup.count((shown,), window) + PRIOR_WEIGHT), lookup.known)
+
+
+def _value_sum(context: Context, scope: Scope, kind: str, window: timedelta | None) -> pl.Series:
+    lookup = context.lookup(*scope)
+    return numbers(lookup.total((kind,), window), lookup.known)
+
+
+def _value_mean(context: Context, scope: Scope, kind: str) -> pl.Series:
+    lookup = context.lookup(*scope)
+    count = lookup.valued((kind,))
+    return numbers(lookup.total((kind,)) / np.maximum(count, 1), lookup.known & (count > 0))
+
+
+def _days_since_first(context: Context, scope: Scope) -> pl.Series:
+    lookup = context.lookup(*scope)
+    return _days_since(context, lookup.first_event(), lookup.known)
+
+
+def _days_since(context: Context, rows: np.ndarray[tuple[int], np.dtype[np.int64]], known: Bools) -> pl.Series:
+    if not len(context.timeline):
+        return days(np.zeros_like(rows), np.zeros_like(known))
+    return days(context.times - context.timeline.times()[rows], known & (rows >= 0))
+
+
+def _distinct(context: Context, scope: Scope, other: str) -> pl.Series:
+    lookup = context.lookup(*scope)
+    keys = [context.event_values(key).alias(f"key {number}") for number, key in enumerate((*scope, other))]
+    pairs = pl.DataFrame(keys)
+    new = pairs.select(pl.struct(pl.all()).is_first_distinct() & pl.col(keys[-1].name).is_not_null()).to_series()
+    return numbers(lookup.flagged(f"new {other}", new.to_numpy()), lookup.known)
+
+
+def _spans(log: Description) -> Iterator[tuple[str, timedelta | None]]:
+    """All of history, then each window, with what it adds to a name."""
+    yield "", None
+    for window in log.windows:
+        yield f"_{window}", parse_duration(window)
+
+
+def _spec(name: str, missing: str, window: timedelta | None) -> FeatureSpec:
+    return FeatureSpec(name, missing=missing, lookback_days=None if window is None else in_days(window))
+
+
+def _unknown(scope: Scope) -> str:
+    return f"no {' or '.join(key.rpartition('.')[2] for key in scope)}"

@@ -1,0 +1,188 @@
+"""What the feature functions see: the rows to describe, the fields joined to them, and what happened before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.columns import ITEM, QUERY, TIMESTAMP, USER
+from features.description import Description
+from features.errors import DataError
+from features.log import Log
+from features.rows import OF_QUERY
+from features.spec import FeatureSpec
+from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_of
+
+MICROSECONDS_PER_DAY = 86_400 * 10**6
+
+Scope = tuple[str, ...]
+"""What an entity is: columns of events, or fields of their item as "item.category"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature: what it says of itself, and how it is made.
+
+    `build` returns one value per row: numbers (null where missing), or for a category the raw levels, which are
+    encoded with the codes that the package keeps.
+    """
+
+    spec: FeatureSpec
+    build: Callable[[Context], pl.Series]
+
+
+@dataclass(slots=True)
+class Context:
+    """The rows of a table before they have features.
+
+    `rows`: `query`, `item`, `timestamp`, and where known `user`, `position`, the fields of queries and of what was
+    shown; in the order of `features.table.order_rows`, so the rows of a query stand together. `rates`: what was
+    learned in the training window, see `features.fitted`.
+    """
+
+    log: Log
+    rows: pl.DataFrame
+    description: Description
+    rates: Mapping[str, float]
+    _timeline: Timeline | None = None
+    _lookups: dict[Scope, Lookup] = field(default_factory=dict)
+    _codes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
+    _columns: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The events of the log in order of arrival."""
+        if self._timeline is None:
+            self._timeline = Timeline(self.log.events, self.log.delay)
+        return self._timeline
+
+    @property
+    def times(self) -> Ints:
+        """(N,) the time of each row's query, in microseconds since 1970."""
+        times: Ints = self.rows[TIMESTAMP].to_physical().to_numpy()
+        return times
+
+    def sizes(self) -> Ints:
+        """(Q,) rows of each query, in the order of the rows."""
+        return self.rows[QUERY].rle().struct.field("len").to_numpy().astype(np.int64)
+
+    def item_field(self, name: str) -> pl.Series:
+        """(N,) a field of the items, as of the query; null where the catalogue lacks the item."""
+        return self._joined(self.log.items, ITEM, "items")[name]
+
+    def user_field(self, name: str) -> pl.Series:
+        """(N,) a field of the users, as of the query; null where the user is unknown."""
+        return self._joined(self.log.users, USER, "users")[name]
+
+    def query_field(self, name: str) -> pl.Series:
+        """(N,) a field of the queries."""
+        return self._own(name + OF_QUERY if name + OF_QUERY in self.rows.columns else name)
+
+    def shown_field(self, name: str) -> pl.Series:
+        """(N,) a field of what was shown."""
+        return self._own(name)
+
+    def lookup(self, *scope: str) -> Lookup:
+        """What the row's entity did before the row's query; asked once per query where the entity is the user."""
+        if scope not in self._lookups:
+            events, rows = self._entities(scope)
+            history = History(self.timeline, events)
+            if scope == (USER,):
+                sizes = self.sizes()
+                heads = np.cumsum(sizes) - sizes
+                self._lookups[scope] = history.at(rows[heads], self.times[heads], repeats=sizes)
+            else:
+                self._lookups[scope] = history.at(rows, self.times)
+        return self._lookups[scope]
+
+    def event_values(self, key: str) -> pl.Series:
+        """(E,) a column of the timeline's events, or a field of their item as of the event ("item.category")."""
+        if key in self.timeline.events.columns:
+            return self.timeline.events[key]
+        return self._event_items()[key.removeprefix(f"{ITEM}.")]
+
+    def row_values(self, key: str) -> pl.Series:
+        """(N,) the same of the rows."""
+        return self.rows[key] if key in self.rows.columns else self.item_field(key.removeprefix(f"{ITEM}."))
+
+    def codes(self, key: str) -> tuple[Ints, Ints]:
+        """(E,) and (N,) codes of `event_values` and `row_values`: equal where these are, NOBODY where they are null."""
+        if key not in self._codes:
+            self._codes[key] = _codes(self.event_values(key), self.row_values(key))
+        return self._codes[key]
+
+    def _entities(self, scope: Scope) -> tuple[Ints, Ints]:
+        events, rows = self.codes(scope[0])
+        for key in scope[1:]:
+            more_events, more_rows = self.codes(key)
+            width = 1 + max(_top(more_events), _top(more_rows))
+            events, rows = _pair(events, more_events, width), _pair(rows, more_rows, width)
+        if max(_top(events), _top(rows)) >= 2**62 // (len(self.timeline) + 1):
+            return _codes(_nullable(events), _nullable(rows))
+        return events, rows
+
+    def _event_items(self) -> pl.DataFrame:
+        if "events" not in self._columns:
+            items = self.log.items if self.log.items is not None else self.timeline.events.select(ITEM).clear()
+            self._columns["events"] = as_of(items, ITEM, self.timeline.events)
+        return self._columns["events"]
+
+    def _own(self, name: str) -> pl.Series:
+        if name not in self.rows.columns:
+            raise DataError(
+                f"no field {name!r} in the queries and candidates",
+                expected="every field that the features were made from",
+                fix="add it to the log or the queries table",
+            )
+        return self.rows[name]
+
+    def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame:
+        if name not in self._columns:
+            if table is None:
+                raise DataError(
+                    f"no table of {name}", expected="the one that the features need", fix=f"give data.{name}"
+                )
+            self._columns[name] = as_of(table, key, self.rows)
+        return self._columns[name]
+
+
+def numbers(values: npt.NDArray[np.generic], known: Bools | None = None) -> pl.Series:
+    """(N,) numbers -> (N,) Float32, null where not `known`."""
+    series = pl.Series(values.astype(np.float32))
+    return series if known is None or known.all() else series.set(pl.Series(~known), None)
+
+
+def days(microseconds: Ints, known: Bools) -> pl.Series:
+    """(N,) lengths of time in microseconds -> (N,) Float32 days, null where not `known`."""
+    return numbers(microseconds / MICROSECONDS_PER_DAY, known)
+
+
+def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:
+    """Codes from 0 for the values that occur, in no order that would matter; NOBODY for null."""
+    if events.dtype != rows.dtype:
+        events, rows = events.cast(pl.String), rows.cast(pl.String)
+    levels = pl.concat([events.alias("value"), rows.alias("value")]).unique().drop_nulls()
+    table = levels.to_frame().with_row_index("code")
+    return _find(events, table), _find(rows, table)
+
+
+def _find(values: pl.Series, table: pl.DataFrame) -> Ints:
+    found = values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")["code"]
+    codes: Ints = found.cast(pl.Int64).fill_null(NOBODY).to_numpy()
+    return codes
+
+
+def _nullable(codes: Ints) -> pl.Series:
+    return pl.Series(codes).replace(NOBODY, None)
+
+
+def _pair(first: Ints, second: Ints, width: int) -> Ints:
+    return np.where((first == NOBODY) | (second == NOBODY), NOBODY, first * width + second)
+
+
+def _top(codes: Ints) -> int:
+    return int(codes.max(initial=0))

@@ -1,0 +1,136 @@
+"""What a log offers to features: its kinds of events, and the fields of items, users, queries and what was shown.
+
+A description is plain data. It is taken once, where the features are fitted, and kept in the package, so that the same
+names mean the same columns ever after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+import polars as pl
+
+from features import columns
+from features.log import Log
+
+FieldKind = Literal["number", "category", "text", "time"]
+Pool = Literal["shown", "sampled"]
+
+WINDOWS: Final = ("1d", "7d", "30d")
+"""Rolling windows of the counts and rates, unless the config says otherwise."""
+
+_NOT_FIELDS: Final = {
+    columns.QUERY,
+    columns.ITEM,
+    columns.USER,
+    columns.SESSION,
+    columns.TIMESTAMP,
+    columns.VALID_FROM,
+    columns.POSITION,
+    columns.RANDOMISED,
+    columns.RELEVANCE,
+}
+"""Ids and times; what is not known when ranking (the position, whether the order was random); the truth."""
+_MANY_LEVELS: Final = 10_000
+_FEW_LEVELS: Final = 50
+_WORDS_OF_TEXT: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of the user's: a string column may be both a category and a text."""
+
+    name: str
+    kind: FieldKind
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """`kinds` of events, those of them that carry a value (`valued`), the `shown` kind, whether events know their
+    `users`, the fields of each table, where the candidates come from (`pool`), and the `windows` to count in.
+    """
+
+    kinds: tuple[str, ...]
+    valued: tuple[str, ...] = ()
+    shown: str | None = None
+    users: bool = False
+    item_fields: tuple[Field, ...] = ()
+    user_fields: tuple[Field, ...] = ()
+    query_fields: tuple[Field, ...] = ()
+    shown_fields: tuple[Field, ...] = ()
+    pool: Pool = "shown"
+    windows: tuple[str, ...] = WINDOWS
+
+    @property
+    def interactions(self) -> tuple[str, ...]:
+        """The kinds in which a user did something: all but being shown, unless there is no other."""
+        return tuple(kind for kind in self.kinds if kind != self.shown) or self.kinds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Description:
+        """The inverse of `to_dict`."""
+        values = dict(data)
+        for name in ("item_fields", "user_fields", "query_fields", "shown_fields"):
+            values[name] = tuple(Field(**field) for field in values[name])
+        for name in ("kinds", "valued", "windows"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+def describe(
+    log: Log,
+    queries: pl.DataFrame,
+    candidates: pl.DataFrame,
+    *,
+    pool: Pool,
+    windows: Sequence[str] = WINDOWS,
+) -> Description:
+    """The description of a log, its queries (`query`, fields) and their candidates (`query`, `item`, shown fields)."""
+    return Description(
+        kinds=log.kinds,
+        valued=_valued(log.events),
+        shown=log.shown,
+        users=columns.USER in log.events.columns,
+        item_fields=_fields(log.items),
+        user_fields=_fields(log.users),
+        query_fields=_fields(queries),
+        shown_fields=_fields(candidates),
+        pool=pool,
+        windows=tuple(windows),
+    )
+
+
+def _valued(events: pl.DataFrame) -> tuple[str, ...]:
+    if columns.VALUE not in events.columns:
+        return ()
+    with_value = events.filter(pl.col(columns.VALUE).is_not_null())
+    return tuple(sorted(with_value[columns.EVENT].unique().cast(pl.String)))
+
+
+def _fields(table: pl.DataFrame | None) -> tuple[Field, ...]:
+    if table is None:
+        return ()
+    names = [name for name in table.columns if name not in _NOT_FIELDS]
+    return tuple(Field(name, kind) for name in names for kind in _kinds_of(table[name]))
+
+
+def _kinds_of(column: pl.Series) -> Iterator[FieldKind]:
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+        yield "number"
+    elif isinstance(column.dtype, pl.Datetime):
+        yield "time"
+    elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        levels = column.drop_nulls().cast(pl.String).unique()
+        words = levels.str.split(" ").list.len().mean()
+        wordy = isinstance(words, float) and words >= _WORDS_OF_TEXT
+        few = 2 * len(levels) <= len(column) or (not wordy and len(levels) <= _FEW_LEVELS)
+        if few and 0 < len(levels) <= _MANY_LEVELS:
+            yield "category"
+        if wordy:
+            yield "text"

@@ -1,0 +1,110 @@
+"""What is learned on the training window, frozen, and shipped in the package: global rates and category codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from features.categories import fit_categories
+from features.columns import EVENT, QUERY
+from features.context import Context, Feature
+from features.custom import check_expressions
+from features.description import WINDOWS, Description, Pool, describe
+from features.log import Log
+from features.registry import EVERYTHING, select_features
+from features.rows import join_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """All that is needed to build the same features from another log.
+
+    `names`: the features, in the order of the registry. `custom`: SQL expressions by name. `rates`: events of a kind
+    per impression over the training window, the prior of smoothed rates. `levels`: per category feature its levels in
+    the order of their codes, from 1.
+    """
+
+    description: Description
+    names: tuple[str, ...]
+    custom: Mapping[str, str] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def features(self) -> tuple[Feature, ...]:
+        """The features of `names`."""
+        return select_features(self.names, self.description)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types; floats survive JSON exactly."""
+        return {
+            "description": self.description.to_dict(),
+            "names": list(self.names),
+            "custom": dict(self.custom),
+            "rates": dict(self.rates),
+            "levels": {name: list(levels) for name, levels in self.levels.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Fitted:
+        """The inverse of `to_dict`."""
+        return cls(
+            description=Description.from_dict(data["description"]),
+            names=tuple(data["names"]),
+            custom=dict(data["custom"]),
+            rates=dict(data["rates"]),
+            levels={name: tuple(levels) for name, levels in data["levels"].items()},
+        )
+
+
+def fit_features(
+    log: Log,
+    queries: pl.DataFrame,
+    candidates: pl.DataFrame,
+    *,
+    pool: Pool,
+    use: Sequence[str] = EVERYTHING,
+    custom: Mapping[str, str] | None = None,
+    windows: Sequence[str] = WINDOWS,
+) -> Fitted:
+    """Choose the features and learn what they need from the training queries and their candidates.
+
+    `queries` and `candidates` are those of the training window alone; events count until the last of these queries.
+    `use` are names and globs of the registry (`!` takes away), `custom` SQL expressions by name.
+    """
+    check_expressions(custom or {})
+    asked = queries.filter(pl.col(QUERY).is_in(candidates[QUERY].unique().implode()))
+    description = describe(log, asked, candidates, pool=pool, windows=windows)
+    context = Context(log, join_rows(log, asked, candidates), description, rates={})
+    features = select_features(use, description)
+    return Fitted(
+        description=description,
+        names=tuple(feature.spec.name for feature in features),
+        custom=dict(custom or {}),
+        rates=_rates(context),
+        levels=_levels(context, features),
+    )
+
+
+def _rates(context: Context) -> dict[str, float]:
+    """Per kind: its events per impression, of all that the last query of the rows can know."""
+    shown = context.description.shown
+    if shown is None:
+        return {}
+    last = context.times[-1:]
+    known = context.timeline.events.head(int(context.timeline.before(last).sum()))
+    counts = dict(known[EVENT].cast(pl.String).value_counts().iter_rows())
+    impressions = counts.get(shown, 0)
+    return {
+        kind: counts.get(kind, 0) / impressions if impressions else 0.0 for kind in context.description.interactions
+    }
+
+
+def _levels(context: Context, features: Sequence[Feature]) -> dict[str, tuple[str, ...]]:
+    return {
+        feature.spec.name: fit_categories(feature.build(context))
+        for feature in features
+        if feature.spec.dtype == "category"
+    }

@@ -1,0 +1,93 @@
+"""The ordered list of all features. A family that stands here is found by its names, and tested by the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from features.context import Feature
+from features.cross import cross_features
+from features.description import Description
+from features.errors import ConfigError
+from features.item import item_features
+from features.names import listed, nearest
+from features.query import query_features
+from features.shown import shown_features
+from features.spec import FeatureSpec
+from features.text import text_features
+from features.user import user_features
+
+Family = Callable[[Description], Iterator[Feature]]
+
+FAMILIES: Final[dict[str, Family]] = {
+    "item": item_features,
+    "user": user_features,
+    "cross": cross_features,
+    "query": query_features,
+    "shown": shown_features,
+    "text": text_features,
+}
+"""Families by the first part of their features' names."""
+
+EVERYTHING: Final = tuple(f"{family}.*" for family in FAMILIES)
+
+
+def all_features(log: Description) -> tuple[Feature, ...]:
+    """Every feature that the log offers, in the order of the families; a field never takes a feature's name.
+
+    A column of the user's that is called like a feature of ours is named with `_field` at the end.
+    """
+    found: dict[str, Feature] = {}
+    for family in FAMILIES.values():
+        for feature in family(log):
+            name = feature.spec.name
+            while name in found:
+                name += "_field"
+            found[name] = replace(feature, spec=replace(feature.spec, name=name))
+    return tuple(found.values())
+
+
+def select_features(patterns: Sequence[str], log: Description) -> tuple[Feature, ...]:
+    """The features whose names match: `patterns` are names or globs, those that start with ! take away.
+
+    In the order of the registry, each once. Raises ConfigError for a pattern that matches nothing, but for a whole
+    family (`user.*`) of which this log has none, and where no feature is left.
+    """
+    features = all_features(log)
+    names = [feature.spec.name for feature in features]
+    for pattern in patterns:
+        _check_matches(pattern.removeprefix("!"), names)
+    wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
+    unwanted = [pattern.removeprefix("!") for pattern in patterns if pattern.startswith("!")]
+    chosen = tuple(f for f in features if _matches(f.spec.name, wanted) and not _matches(f.spec.name, unwanted))
+    if not chosen:
+        raise ConfigError(
+            f"features.use = {list(patterns)} leaves no feature", expected=f"some of {listed(names)}", fix="widen it"
+        )
+    return chosen
+
+
+def resolve(patterns: Sequence[str], log: Description) -> tuple[FeatureSpec, ...]:
+    """The specs of `select_features`; the categories of category features are known once they are fitted."""
+    return tuple(feature.spec for feature in select_features(patterns, log))
+
+
+def _check_matches(pattern: str, names: Sequence[str]) -> None:
+    if pattern in EVERYTHING or _any_matches(pattern, names):
+        return
+    near = nearest(pattern, [*names, *EVERYTHING])
+    raise ConfigError(
+        f"features.use names {pattern!r}, which matches no feature",
+        expected=f"names or globs of the log's features, such as {listed(names)}",
+        fix=f"did you mean {near!r}?" if near else "list them with `rankloom features`",
+    )
+
+
+def _any_matches(pattern: str, names: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
