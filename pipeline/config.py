@@ -213,7 +213,7 @@ class Config(Section):
     def _sound(self) -> Config:
         if len(set(self.k)) != len(self.k):
             raise ValueError(f"k names a cut-off twice: {list(self.k)}")
-        if isinstance(self.convention, str) and self.resolved_convention().ideal != "candidates":
+        if self.resolved_convention().ideal != "candidates":
             raise ValueError(f"convention {self.convention!r} needs an ideal that a ranking run does not know")
         if self.data.is_log and not (self.relevance.tiers or self.relevance.watch or self.relevance.column):
             raise ValueError("a log needs a [relevance] rule: tiers, watch or column")
@@ -221,12 +221,7 @@ class Config(Section):
             raise ValueError(
                 "data.shown names the event kind of what was shown; without one, set candidates.from = 'sampled'"
             )
-        if (
-            self.split.gap < self.relevance.window
-            and self.data.is_log
-            and self.relevance.tiers
-            and "gap" in self.split.model_fields_set
-        ):
+        if self.data.is_log and "gap" in self.split.model_fields_set and self.split.gap < self.relevance.window:
             raise ValueError(f"split.gap must be at least relevance.window ({_format_duration(self.relevance.window)})")
         return self
 

@@ -181,6 +181,23 @@ def query_sizes(queries: pl.Series) -> npt.NDArray[np.int32]:
     return queries.rle().struct.field("len").cast(pl.Int32).to_numpy()
 
 
+def check_ids(frame: pl.DataFrame, where: str) -> None:
+    """Raises DatasetError where `where` holds query or item ids that are null, or neither integers nor text."""
+    for name in (QUERY, ITEM):
+        dtype = frame[name].dtype
+        if not (dtype.is_integer() or dtype == pl.String):
+            raise DatasetError(
+                f"{name} ids of type {dtype}", expected="integers or text", fix=f"cast the column of {name} ids"
+            )
+        nulls = frame[name].null_count()
+        if nulls:
+            raise DatasetError(
+                f"{nulls} row(s) of {where} without a {name} id",
+                expected=f"a {name} id in every row",
+                fix="drop these rows or give them ids",
+            )
+
+
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
@@ -198,19 +215,7 @@ def _check_keys(frame: pl.DataFrame, part: str) -> None:
             expected=f"at most {MAX_ROWS}",
             fix="train on a sample of the queries",
         )
-    for name in (QUERY, ITEM):
-        dtype = frame[name].dtype
-        if not (dtype.is_integer() or dtype == pl.String):
-            raise DatasetError(
-                f"{name} ids of type {dtype}", expected="integers or text", fix=f"cast the column of {name} ids"
-            )
-        nulls = frame[name].null_count()
-        if nulls:
-            raise DatasetError(
-                f"{nulls} row(s) of the {part} part without a {name} id",
-                expected=f"a {name} id in every row",
-                fix="drop these rows or give them ids",
-            )
+    check_ids(frame, f"the {part} part")
     twice = frame.select(QUERY, ITEM).filter(pl.struct(QUERY, ITEM).is_duplicated())
     if twice.height:
         query, item = twice.sort(QUERY, ITEM).row(0)

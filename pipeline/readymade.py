@@ -16,6 +16,7 @@ from features.errors import ConfigError, DataError, DatasetError
 from features.spec import FeatureSpec
 from features.table import Table
 from pipeline.config import Config
+from pipeline.dataset import check_ids
 from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
 from pipeline.split import Parts, split_table
 
@@ -55,7 +56,9 @@ def read_rows(path: Path, columns: dict[str, str], *, letor_width: int = 0) -> p
             fix="add it, or name it in [data] columns",
         )
     ids = [name for name in (QUERY, ITEM, USER) if name in frame.columns]
-    return frame.with_columns(_clean_ids(frame[name]) for name in ids)
+    frame = frame.with_columns(_clean_ids(frame[name]) for name in ids)
+    check_ids(frame, str(path))
+    return frame
 
 
 def read_table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
