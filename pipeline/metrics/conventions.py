@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ def _checked_gain(gain: object) -> str | tuple[float, ...]:
     table = _checked_table("gain", gain)
     if table[0] != 0:
         raise ValueError(f"gain[0] is {table[0]}; grade 0 must have the gain 0")
-    for grade, (lower, upper) in enumerate(zip(table, table[1:], strict=False), start=1):
+    for grade, (lower, upper) in enumerate(pairwise(table), start=1):
         if upper < lower:
             raise ValueError(f"gain[{grade}] is {upper}, below gain[{grade - 1}] = {lower}; gains must not fall")
     if table[-1] > MAX_GAIN:
@@ -171,7 +172,7 @@ def _checked_discount(discount: object) -> str | tuple[float, ...]:
             raise ValueError(f"discount is {discount!r}; power:s takes a finite number s of at least 0")
         return discount
     table = _checked_table("discount", discount)
-    for position, (before, after) in enumerate(zip(table, table[1:], strict=False), start=1):
+    for position, (before, after) in enumerate(pairwise(table), start=1):
         if after > before:
             raise ValueError(f"discount[{position}] is {after}, above discount[{position - 1}] = {before}")
     if table[0] <= 0 or table[-1] < 0:

@@ -20,8 +20,10 @@ from pipeline.metrics.arrays import (
     as_starts,
     check_finite,
     check_relevance,
+    largest_relevance,
 )
 from pipeline.metrics.conventions import Convention, Floats, discount_values, gain_values
+from pipeline.metrics.retrieved import expected_ndcg
 
 if TYPE_CHECKING:
     from pipeline.metrics import kernels
@@ -174,42 +176,58 @@ def _evaluate(
     if len(score) != len(truth):
         raise ValueError(f"there are {len(score)} scores and {len(truth)} relevances")
     starts = as_starts(groups, len(score))
-    check_finite(score, "scores")
-    check_relevance(truth, convention)
     full, full_starts = _full_relevance(ideal, truth, starts, convention)
+    truth, full = _alike(truth, full, convention)
     longest = int(max(np.diff(starts).max(), np.diff(full_starts).max()))
     cuts, several = as_cuts(k, longest)
     order = np.argsort(cuts, kind="stable")
-    rules = _rules(convention, truth, full, int(cuts.max()), ideal is not None, normalise=normalise)
-    values = np.empty((len(cuts), len(starts) - 1))
+    ideal_code = _ideal_code(convention, ideal) if normalise else kernels.IDEAL_NONE
+    rules = _rules(convention, truth, full, int(cuts.max()), ideal_code)
+    values = np.empty((len(starts) - 1, len(cuts)))
 
-    def work(first: int, last: int) -> None:
-        kernels.ndcg_of_queries(score, truth, starts, full, full_starts, cuts[order], rules, first, last, values)
+    def work(first: int, last: int) -> bool:
+        query = kernels.ndcg_of_queries(
+            score, truth, starts, full, full_starts, cuts[order], rules, first, last, values
+        )
+        return query < 0
 
-    _share(work, len(starts) - 1, threads)
-    values[order] = values.copy()
-    return values if several else values[0]
+    if not all(_shared(work, starts, threads)):
+        check_finite(score, "scores")
+        check_relevance(truth, convention)
+        check_relevance(full, convention, "ideal")
+    for query, c in np.argwhere(values == kernels.PENDING) if normalise else ():
+        rows = slice(starts[query], starts[query + 1])
+        gains = gain_values(convention, truth[rows])
+        values[query, c] = expected_ndcg(score[rows], gains, int(cuts[order][c]), rules.discount)
+    return values[:, np.argsort(order)].T if several else values[:, 0]
 
 
-def _rules(
-    convention: Convention, relevance: Array, full: Array, deepest: int, has_full: bool, *, normalise: bool
-) -> kernels.Rules:
+def _alike(relevance: Array, full: Array, convention: Convention) -> tuple[Array, Array]:
+    """Both in one type, and negative ones 0 where the convention says so: the kernels take no others."""
+    wanted = as_relevance(np.empty(1, np.promote_types(relevance.dtype, full.dtype))).dtype
+    relevance, full = relevance.astype(wanted, copy=False), full.astype(wanted, copy=False)
+    if convention.negative == "zero":
+        return np.maximum(relevance, 0), np.maximum(full, 0)
+    if isinstance(convention.gain, tuple) and wanted.kind == "f":
+        check_relevance(relevance, convention)
+        check_relevance(full, convention, "ideal")
+    return relevance, full
+
+
+def _rules(convention: Convention, relevance: Array, full: Array, deepest: int, ideal: int) -> kernels.Rules:
     """The convention in the numbers that the kernels take."""
     from pipeline.metrics import kernels
 
-    gain, table = (
-        {"linear": kernels.GAIN_LINEAR, "exp2": kernels.GAIN_EXP2}.get(str(convention.gain), kernels.GAIN_TABLE),
-        np.empty(0),
-    )
-    highest = max((values.max(initial=0) for values in (relevance, full)), default=0)
+    gain, table = kernels.GAIN_TABLE, np.empty(0)
+    highest = largest_relevance(convention)
     if isinstance(convention.gain, tuple):
         table = np.asarray(convention.gain)
-    elif relevance.dtype.kind != "f" and full.dtype.kind != "f" and highest <= TABLE_GRADES:
-        gain, table = kernels.GAIN_TABLE, gain_values(convention, np.arange(int(highest) + 1))
-    ideals = {"candidates": kernels.IDEAL_OWN, "retrieved": kernels.IDEAL_RETRIEVED, "all": kernels.IDEAL_FULL}
-    ideal = ideals[convention.ideal] if normalise else kernels.IDEAL_NONE
-    if ideal == kernels.IDEAL_FULL and not has_full:
-        ideal = kernels.IDEAL_OWN
+    elif (
+        relevance.dtype.kind != "f" and (grades := max(int(relevance.max()), int(full.max(initial=0)))) <= TABLE_GRADES
+    ):
+        table = gain_values(convention, np.arange(max(grades, 0) + 1))
+    else:
+        gain = kernels.GAIN_EXP2 if convention.gain == "exp2" else kernels.GAIN_LINEAR
     return kernels.Rules(
         gain,
         table,
@@ -217,7 +235,17 @@ def _rules(
         ideal,
         kernels.TIES.index(convention.ties),
         convention.empty_value,
+        0.0,
+        float(highest),
     )
+
+
+def _ideal_code(convention: Convention, ideal: Ragged | None) -> int:
+    from pipeline.metrics import kernels
+
+    if convention.ideal == "retrieved":
+        return kernels.IDEAL_RETRIEVED
+    return kernels.IDEAL_FULL if convention.ideal == "all" and ideal is not None else kernels.IDEAL_OWN
 
 
 def _full_relevance(ideal: Ragged | None, relevance: Array, starts: Ints, convention: Convention) -> tuple[Array, Ints]:
@@ -235,24 +263,33 @@ def _full_relevance(ideal: Ragged | None, relevance: Array, starts: Ints, conven
 
 
 def _check_cover(full: Array, full_starts: Ints, relevance: Array, starts: Ints) -> None:
-    """Every relevance of a list must be among those of its ideal, as often as in the list."""
-    from pipeline.metrics import kernels
-
+    """Every positive relevance of a list must be among those of its ideal, as often as in the list."""
     narrow = np.float32 if np.float32 in (full.dtype, relevance.dtype) else np.float64
-    query = kernels.first_uncovered(full.astype(narrow), full_starts, relevance.astype(narrow), starts)
-    if query >= 0:
+    values = np.concatenate([relevance, full]).astype(narrow)
+    queries = np.concatenate([_query_of_rows(starts), _query_of_rows(full_starts)])
+    surplus = np.repeat([1, -1], [len(relevance), len(full)])
+    order = np.lexsort((values, queries))
+    values, queries, surplus = values[order], queries[order], surplus[order]
+    firsts = np.flatnonzero(np.r_[True, (np.diff(values) != 0) | (np.diff(queries) != 0)])
+    lacking = (np.add.reduceat(surplus, firsts) > 0) & (values[firsts] > 0)
+    if lacking.any():
+        first = firsts[lacking.argmax()]
         raise ValueError(
-            f"ideal of query {query} lacks a relevance that its list holds; it must cover what was retrieved"
+            f"ideal of query {queries[first]} has too few items of relevance {values[first]:g}; it must cover the list"
         )
 
 
-def _share(work: Callable[[int, int], None], queries: int, threads: int) -> None:
-    """Call work(first, last) on shares of the queries, one per thread."""
+def _query_of_rows(starts: Ints) -> Ints:
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def _shared(work: Callable[[int, int], bool], starts: Ints, threads: int) -> list[bool]:
+    """work(first, last) of shares of the queries with about as many rows each, one share per thread."""
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ValueError(f"threads is {threads!r}; expected a whole number of at least 1")
+    shares = np.linspace(0, starts[-1], threads + 1)
+    borders = np.searchsorted(starts, shares).tolist()
     if threads == 1:
-        work(0, queries)
-        return
-    borders = np.linspace(0, queries, threads + 1).astype(int).tolist()
+        return [work(borders[0], borders[1])]
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, borders[:-1], borders[1:]))
+        return list(pool.map(work, borders[:-1], borders[1:]))
