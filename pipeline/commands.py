@@ -5,25 +5,32 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from features.columns import RELEVANCE
-from features.errors import DataError
+from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
-from pipeline.baselines import random_scores
-from pipeline.config import Config, load_config
+from pipeline import log, readymade
+from pipeline.baselines import named_scores, random_scores
+from pipeline.config import Config, config_from, load_config
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
 from pipeline.folder import check_free, new_folder
 from pipeline.labels import LabelRule
+from pipeline.log import rivals_in
 from pipeline.metrics import Convention
-from pipeline.printout import result_caption, result_table
-from pipeline.readymade import load_parts, read_rows
+from pipeline.package import with_levels
+from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
+from pipeline.readymade import read_rows
 from pipeline.results import MODEL, RANDOM, judge, query_counts
-from pipeline.run import CONFIG, LOG_FILE, METRICS, PACKAGE, PER_QUERY, Timings, run_training, to_json, write_run
+from pipeline.run import CONFIG, LOG_FILE, METRICS, PACKAGE, PER_QUERY, Timings
+from pipeline.run import build_datasets, run_training, to_json, write_run
 from pipeline.scorer import Scorer
+from pipeline.split import Parts
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -33,21 +40,48 @@ def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overw
     check_free(out, marker=CONFIG, overwrite=overwrite)
     with new_folder(out, marker=CONFIG, overwrite=overwrite) as folder, logging_to(folder / LOG_FILE):
         _train_into(folder, config)
-    package = out / PACKAGE
-    console.print(f"\nThe package lies in {package}. Next:", markup=False)
-    console.print(f"  rankloom evaluate {package} --data TABLE", markup=False)
-    console.print(f"  rankloom rank {package} --data CANDIDATES --top 10", markup=False)
-    console.print(f"  rankloom export {package} --format json --out exports/json", markup=False)
+    _say_next(config, out / PACKAGE)
 
 
-def evaluate(package: Path, data: Path, out: Path | None, *, overwrite: bool) -> None:
-    """A package on a labelled table that has its feature columns."""
+def check(config_path: Path, settings: Sequence[str]) -> None:
+    """Reads config and data, and says what is there: counts, rejected rows by rule, parts. Trains nothing."""
+    config = load_config(config_path, settings)
+    with logging_to(None):
+        parts = _load_parts(config)
+        datasets = build_datasets(parts, config, config.resolved_convention())
+        for part in ("train", "valid", "test"):
+            dataset = getattr(datasets, part)
+            empty = int((~dataset.has_positive).sum())
+            LOG.info("%s: %s queries, %s rows, %s queries without a relevant item", part, len(dataset.sizes), dataset.rows, empty)
+        LOG.info("%s features: %s", len(datasets.train.schema.names), ", ".join(datasets.train.schema.names))
+
+
+def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite: bool) -> None:
+    """The feature tables of the three parts, as Parquet files that `data.train`, `valid` and `test` read."""
+    config = load_config(config_path, settings)
+    marker = "train.parquet"
+    check_free(out, marker=marker, overwrite=overwrite)
+    with new_folder(out, marker=marker, overwrite=overwrite) as folder, logging_to(None):
+        parts = _load_parts(config)
+        for part in ("train", "valid", "test"):
+            table: Table = getattr(parts, part)
+            with_levels(table.frame, table.features).write_parquet(folder / f"{part}.parquet")
+            LOG.info("%s: %s rows, %s features", part, table.frame.height, len(table.features))
+    console.print(feature_table(parts.train.features))
+
+
+def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | None, *, overwrite: bool) -> None:
+    """A package on a labelled table that has its feature columns, or on a log from which they are built."""
     scorer = Scorer.load(package)
     manifest = scorer.package.manifest
-    dataset = _labelled_dataset(scorer, data)
+    table = _table_from(data, scorer) if data is not None else _table_from_events(events, scorer)
+    schema, rule = scorer.package.schema, manifest.relevance
+    labels = LabelRule(tuple(rule["gains"]), rule["width"])
+    dataset = RankingDataset.build(table, labels=labels, part="evaluated", schema=schema)
     convention = Convention(**manifest.convention)
     seed = manifest.config["seed"]
     scores = {MODEL: scorer.score_features(dataset.features), RANDOM: random_scores(dataset)}
+    scores |= {name: named_scores(dataset, name, column) for name, column in rivals_in(table).items()}
     judged = judge(dataset, scores, manifest.k, convention, seed)
     metrics = {
         "k": list(manifest.k),
@@ -66,10 +100,13 @@ def evaluate(package: Path, data: Path, out: Path | None, *, overwrite: bool) ->
     console.print(result_caption(metrics), markup=False)
 
 
-def rank(package: Path, data: Path, top: int, out: Path | None) -> None:
+def rank(package: Path, data: Path | None, events: Path | None, queries: Path | None, top: int, out: Path | None) -> None:
     """The best `top` items of each query, as CSV on standard output or as a Parquet or CSV file."""
     scorer = Scorer.load(package)
-    candidates = _read_for(scorer, data)
+    if data is not None:
+        candidates = _read_for(scorer, data)
+    else:
+        candidates = _requested(events, queries, scorer)
     ranked = scorer.rank(candidates, top=top)
     for name, count in scorer.unknown_levels(candidates).items():
         print(f"warning: {count} row(s) with a level of {name} that training never saw", file=sys.stderr)  # noqa: T201
@@ -79,16 +116,12 @@ def rank(package: Path, data: Path, top: int, out: Path | None) -> None:
 def _train_into(folder: Path, config: Config) -> None:
     timings = Timings()
     with timings.step("read"):
-        parts = load_parts(config)
-    LOG.info("Split: %s.", parts.split)
-    for note in parts.notes:
-        LOG.info("%s", note)
+        parts = _load_parts(config)
     with progress("training", config.train.rounds) as advance:
         run = run_training(
             parts,
             config,
             timings=timings,
-            fields={},
             on_round=lambda done, value: advance(done, f"ndcg@{config.train_k} {value:.4f}"),
         )
     counts = run.metrics["queries"]
@@ -101,7 +134,63 @@ def _train_into(folder: Path, config: Config) -> None:
     LOG.info("Kept %s trees; LightGBM's ndcg and ours differ by at most %.1g.", run.ranker.best_iteration, difference)
     console.print(result_table(run.metrics))
     console.print(result_caption(run.metrics), markup=False)
-    write_run(folder, run, None)
+    for sentence in slice_sentences(run.metrics):
+        console.print(sentence, markup=False)
+    write_run(folder, run)
+
+
+def _load_parts(config: Config) -> Parts:
+    parts = log.load_parts(config) if config.data.is_log else readymade.load_parts(config)
+    for note in parts.notes:
+        LOG.info("%s", note)
+    LOG.info("Split: %s.", parts.split)
+    return parts
+
+
+def _say_next(config: Config, package: Path) -> None:
+    console.print(f"\nThe package lies in {package}. Next:", markup=False)
+    if config.data.is_log:
+        console.print(f"  rankloom evaluate {package} --events {config.data.events}", markup=False)
+        console.print(f"  rankloom rank {package} --events {config.data.events} --queries REQUESTS --top 10", markup=False)
+    else:
+        console.print(f"  rankloom evaluate {package} --data TABLE", markup=False)
+        console.print(f"  rankloom rank {package} --data CANDIDATES --top 10", markup=False)
+    console.print(f"  rankloom export {package} --format json --out exports/json", markup=False)
+
+
+def _table_from(data: Path, scorer: Scorer) -> Table:
+    frame = scorer.package.schema.encode(_read_for(scorer, data))
+    if RELEVANCE not in frame.columns:
+        raise DataError(
+            f"{data} has no relevance column", expected="the truth to judge by", fix="add it, or use rankloom rank"
+        )
+    return Table(frame, scorer.package.schema.features)
+
+
+def _table_from_events(events: Path | None, scorer: Scorer) -> Table:
+    config, definitions = _log_definitions(scorer)
+    since = scorer.package.manifest.data_window["unseen_from"]
+    return log.table_from_log(config, definitions, events, datetime.fromisoformat(since) if since else None)
+
+
+def _requested(events: Path | None, queries: Path | None, scorer: Scorer) -> pl.DataFrame:
+    """The requests' rows with their features, categories as levels, as `Scorer.rank` takes them."""
+    if events is None or queries is None:
+        raise ConfigError("neither --data nor --events with --queries", expected="one of the two", fix="add it")
+    config, definitions = _log_definitions(scorer)
+    table = log.table_of_requests(config, definitions, events, queries)
+    return with_levels(table.frame, table.features)
+
+
+def _log_definitions(scorer: Scorer) -> tuple[Config, dict[str, Any]]:
+    manifest = scorer.package.manifest
+    if manifest.definitions is None:
+        raise PackageError(
+            f"{scorer.package.folder} was trained on a ready-made table",
+            expected="a package trained on a log",
+            fix="give its feature columns with --data",
+        )
+    return config_from(manifest.config, "the package"), manifest.definitions
 
 
 def _read_for(scorer: Scorer, data: Path) -> pl.DataFrame:
@@ -109,18 +198,6 @@ def _read_for(scorer: Scorer, data: Path) -> pl.DataFrame:
     numbers = [int(match.group(1)) for name in scorer.package.schema.names if (match := re.fullmatch(r"f(\d+)", name))]
     mapped = scorer.package.manifest.config["data"]["columns"]
     return read_rows(data, mapped, letor_width=max(numbers, default=0))
-
-
-def _labelled_dataset(scorer: Scorer, data: Path) -> RankingDataset:
-    schema = scorer.package.schema
-    frame = schema.encode(_read_for(scorer, data))
-    if RELEVANCE not in frame.columns:
-        raise DataError(
-            f"{data} has no relevance column", expected="the truth to judge by", fix="add it, or use rankloom rank"
-        )
-    rule = scorer.package.manifest.relevance
-    labels = LabelRule(tuple(rule["gains"]), rule["width"])
-    return RankingDataset.build(Table(frame, schema.features), labels=labels, part="evaluated", schema=schema)
 
 
 def _write_ranked(ranked: pl.DataFrame, out: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from features.errors import ConfigError, OutputError
-from pipeline.simulate import Settings, simulate, stream
+from pipeline.simulate import STEPS, Settings, simulate, stream
 from pipeline.simulate.draws import Draws
 from pipeline.simulate.shop import Shop
 from pipeline.simulate.video import VideoFeed
@@ -81,7 +82,7 @@ LOGGED: dict[str, Callable[[Tables], pl.DataFrame]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_simulate_with_the_documented_command_makes_the_committed_files(kind: str, tmp_path: Path) -> None:
-    simulate(kind, BUNDLED_EVENTS[kind], tmp_path / kind)  # type: ignore[arg-type]
+    simulate(kind, BUNDLED_EVENTS[kind], tmp_path / kind)
     for name in FILES:
         committed = pl.read_parquet(ROOT / "data" / kind / f"{name}.parquet")
         assert_frame_equal(pl.read_parquet(tmp_path / kind / f"{name}.parquet"), committed, check_exact=True)
@@ -386,7 +387,7 @@ def test_simulate_replaces_only_what_it_wrote(tmp_path: Path) -> None:
 
 
 def test_a_broken_off_simulation_leaves_nothing_behind(tmp_path: Path) -> None:
-    def give_up(done: int, total: int) -> None:
+    def give_up(step: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -394,9 +395,21 @@ def test_a_broken_off_simulation_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_progress_counts_queries_up_to_all_of_them(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-    made = simulate("video", 300_000, tmp_path / "out", progress=lambda done, total: calls.append((done, total)))
-    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
-    assert calls[-1] == (made.queries, made.queries)
-    assert made.events == pl.scan_parquet(tmp_path / "out" / "events.parquet").select(pl.len()).collect().item()
+def test_progress_takes_every_step_once_and_the_counts_are_those_of_the_files(tmp_path: Path) -> None:
+    steps: list[int] = []
+    made = simulate("video", 300_000, tmp_path / "out", progress=steps.append)
+    assert steps == list(range(1, STEPS + 1))
+    rows = {
+        name: pl.scan_parquet(tmp_path / "out" / f"{name}.parquet").select(pl.len()).collect().item() for name in FILES
+    }
+    assert asdict(made) == rows
+
+
+def test_the_verb_writes_a_world_and_says_what_is_in_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pipeline", "simulate", "video", "--events", "1000", "--seed", "3"]
+    done = subprocess.run([*command, "--out", "feed"], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert "events" in done.stdout
+    assert pl.read_parquet(tmp_path / "feed" / "events.parquet").equals(make("video", events=1_000, seed=3)["events"])
+    again = subprocess.run([*command, "--out", "feed"], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert again.returncode == 2
+    assert again.stderr.startswith("error: feed is not empty")

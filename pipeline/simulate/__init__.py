@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -24,10 +24,13 @@ from pipeline.simulate.tables import Names, World, sort_log
 from pipeline.simulate.video import VideoFeed
 from pipeline.simulate.world import Settings
 
-__all__ = ["Kind", "Settings", "Simulated", "simulate"]
+__all__ = ["STEPS", "Settings", "Simulated", "simulate", "stream"]
 
-Kind = Literal["shop", "video"]
-Progress = Callable[[int, int], None]
+
+Progress = Callable[[int], None]
+
+STEPS: Final = 1_000
+"""A simulation reports its progress in that many steps."""
 
 _WORLDS: Final[dict[str, Callable[[Settings], World]]] = {"shop": Shop, "video": VideoFeed}
 _STREAMED: Final = ("events", "queries", "truth")
@@ -47,7 +50,7 @@ class Simulated:
 
 
 def simulate(
-    kind: Kind,
+    kind: str,
     events: int,
     out: Path,
     *,
@@ -60,8 +63,8 @@ def simulate(
 ) -> Simulated:
     """Write about `events` events to the folder `out`: events, queries, items, users and truth (.parquet).
 
-    data/README.md has their schema; `seed`, `bias`, `policy` and `days` are those of `Settings`. `progress` is told
-    after each block how many queries are done, and of how many. `out` is whole or absent.
+    data/README.md has their schema; `seed`, `bias`, `policy` and `days` are those of `Settings`. `progress` is called
+    with 1, 2 .. `STEPS` as the queries are made. `out` is whole or absent.
     Raises ConfigError for what cannot be simulated, OutputError for a place that is taken or cannot be written.
     """
     if kind not in _WORLDS:
@@ -107,4 +110,5 @@ def stream(
         waiting = [log.filter(~is_due)]
         yield names.decode(sort_log(log.filter(is_due))), names.decode(made.queries), names.decode(made.truth)
         if progress is not None:
-            progress(last, world.queries)
+            for step in range(STEPS * first // world.queries, STEPS * last // world.queries):
+                progress(step + 1)
