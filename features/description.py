@@ -18,7 +18,7 @@ from features.log import Log
 FieldKind = Literal["number", "category", "text", "time"]
 Pool = Literal["shown", "sampled"]
 
-WINDOWS: Final = ("1d", "7d", "30d")
+WINDOWS: Final = ("7d", "30d")
 """Rolling windows of the counts and rates, unless the config says otherwise."""
 
 _NOT_FIELDS: Final = {
