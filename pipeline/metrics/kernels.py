@@ -229,40 +229,20 @@ def end_of_block(keys: Floats, place: int, count: int) -> int:
 
 
 @compiled
-def turn_round(values: Floats) -> None:
-    last = len(values) - 1
-    for place in range(len(values) // 2):
-        values[place], values[last - place] = values[last - place], values[place]
-
-
-@compiled
-def order_ties(keys: Floats, values: Floats, top: int, count: int, ties: int) -> None:
-    """Put the values of each block of tied keys into the order that the rule wants."""
-    place = 0
-    while place < top:
-        end = end_of_block(keys, place, count)
-        if end > place + 1:
-            block = values[place:end]
-            if ties != TIES_REVERSE:
-                sort_descending(block)
-            if ties != TIES_BEST:
-                turn_round(block)
-        place = end
-
-
-@compiled
-def average_ties(keys: Floats, gains: Floats, top: int, count: int) -> None:
-    """Give each place of a block of tied keys the mean gain of the block."""
-    place = 0
-    while place < top:
-        end = end_of_block(keys, place, count)
-        if end > place + 1:
-            total = 0.0
-            for other in range(place, end):
-                total += gains[other]
-            for other in range(place, end):
-                gains[other] = total / (end - place)
-        place = end
+def settle_block(gains: Floats, start: int, end: int, ties: int) -> None:
+    """Put the gains start..end-1 of tied items into the order of the rule, or the mean in place of each."""
+    if ties == TIES_AVERAGE:
+        total = 0.0
+        for place in range(start, end):
+            total += gains[place]
+        for place in range(start, end):
+            gains[place] = total / (end - start)
+        return
+    if ties != TIES_REVERSE:
+        sort_descending(gains[start:end])
+    if ties != TIES_BEST:
+        for step in range((end - start) // 2):
+            gains[start + step], gains[end - 1 - step] = gains[end - 1 - step], gains[start + step]
 
 
 @inlined
@@ -272,15 +252,15 @@ def fill_top_gains(keys: Array, values: Array, top: int, rules: Rules, scratch: 
     Returns how many scratch.keys are known: all that equal the last of the top are among them.
     """
     count = rank_top(keys, values, top, scratch)
-    needed = top
-    if rules.ties == TIES_AVERAGE:
-        needed = end_of_block(scratch.keys, top - 1, count)
-    elif rules.ties != TIES_STABLE:
-        order_ties(scratch.keys, scratch.gains, top, count, rules.ties)
+    needed = top if rules.ties == TIES_STABLE else end_of_block(scratch.keys, top - 1, count)
     for place in range(needed):
         scratch.gains[place] = gain_of(scratch.gains[place], rules)
-    if rules.ties == TIES_AVERAGE:
-        average_ties(scratch.keys, scratch.gains, top, count)
+    place = needed if rules.ties == TIES_STABLE else 0
+    while place < needed:
+        end = end_of_block(scratch.keys, place, needed)
+        if end > place + 1:
+            settle_block(scratch.gains, place, end, rules.ties)
+        place = end
     return count
 
 

@@ -271,7 +271,7 @@ def _check_cover(full: Array, full_starts: Ints, relevance: Array, starts: Ints)
     order = np.lexsort((values, queries))
     values, queries, surplus = values[order], queries[order], surplus[order]
     firsts = np.flatnonzero(np.r_[True, (np.diff(values) != 0) | (np.diff(queries) != 0)])
-    lacking = (np.add.reduceat(surplus, firsts) > 0) & (values[firsts] > 0)
+    lacking = (np.add.reduceat(surplus, firsts) > 0) & (values[firsts].astype(np.float64) > 0)
     if lacking.any():
         first = firsts[lacking.argmax()]
         raise ValueError(
