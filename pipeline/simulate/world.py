@@ -28,7 +28,7 @@ SEGMENTS = 3
 ANONYMOUS_SHARE = 0.22
 RANDOMISED_SHARE = 0.1
 DEVICES = ("desktop", "mobile", "tablet")
-DESKTOP, MOBILE, TABLET = range(3)
+MOBILE = DEVICES.index("mobile")
 
 _WEEKEND_DAYS = 5
 _EVENING_HOUR = 17
