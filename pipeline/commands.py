@@ -25,10 +25,20 @@ from pipeline.log import rivals_in
 from pipeline.metrics import Convention
 from pipeline.package import with_levels
 from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
-from pipeline.readymade import read_rows
+from pipeline.readymade import present_columns, read_rows
 from pipeline.results import MODEL, RANDOM, judge, query_counts
-from pipeline.run import CONFIG, LOG_FILE, METRICS, PACKAGE, PER_QUERY, Timings
-from pipeline.run import build_datasets, run_training, to_json, write_run
+from pipeline.run import (
+    CONFIG,
+    LOG_FILE,
+    METRICS,
+    PACKAGE,
+    PER_QUERY,
+    Timings,
+    build_datasets,
+    run_training,
+    to_json,
+    write_run,
+)
 from pipeline.scorer import Scorer
 from pipeline.split import Parts
 
@@ -48,11 +58,17 @@ def check(config_path: Path, settings: Sequence[str]) -> None:
     config = load_config(config_path, settings)
     with logging_to(None):
         parts = _load_parts(config)
-        datasets = build_datasets(parts, config, config.resolved_convention())
+        datasets = build_datasets(parts, config, config.resolved_convention(continuous=parts.continuous))
         for part in ("train", "valid", "test"):
             dataset = getattr(datasets, part)
             empty = int((~dataset.has_positive).sum())
-            LOG.info("%s: %s queries, %s rows, %s queries without a relevant item", part, len(dataset.sizes), dataset.rows, empty)
+            LOG.info(
+                "%s: %s queries, %s rows, %s queries without a relevant item",
+                part,
+                len(dataset.sizes),
+                dataset.rows,
+                empty,
+            )
         LOG.info("%s features: %s", len(datasets.train.schema.names), ", ".join(datasets.train.schema.names))
 
 
@@ -100,13 +116,12 @@ def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | 
     console.print(result_caption(metrics), markup=False)
 
 
-def rank(package: Path, data: Path | None, events: Path | None, queries: Path | None, top: int, out: Path | None) -> None:
+def rank(
+    package: Path, data: Path | None, events: Path | None, queries: Path | None, top: int, out: Path | None
+) -> None:
     """The best `top` items of each query, as CSV on standard output or as a Parquet or CSV file."""
     scorer = Scorer.load(package)
-    if data is not None:
-        candidates = _read_for(scorer, data)
-    else:
-        candidates = _requested(events, queries, scorer)
+    candidates = _read_for(scorer, data) if data is not None else _requested(events, queries, scorer)
     ranked = scorer.rank(candidates, top=top)
     for name, count in scorer.unknown_levels(candidates).items():
         print(f"warning: {count} row(s) with a level of {name} that training never saw", file=sys.stderr)  # noqa: T201
@@ -126,6 +141,13 @@ def _train_into(folder: Path, config: Config) -> None:
         )
     counts = run.metrics["queries"]
     LOG.info("Queries: %s train, %s valid, %s test.", counts["train"], counts["valid"], counts["test"])
+    if run.parts.continuous:
+        width = run.datasets.labels.max_error
+        LOG.info(
+            "Relevance is continuous: %s gain, levels for LightGBM off by at most %.3g.",
+            run.metrics["convention"]["gain"],
+            width,
+        )
     for note in run.ranker.notes:
         LOG.info("%s", note)
     for warning in run.warnings:
@@ -151,7 +173,9 @@ def _say_next(config: Config, package: Path) -> None:
     console.print(f"\nThe package lies in {package}. Next:", markup=False)
     if config.data.is_log:
         console.print(f"  rankloom evaluate {package} --events {config.data.events}", markup=False)
-        console.print(f"  rankloom rank {package} --events {config.data.events} --queries REQUESTS --top 10", markup=False)
+        console.print(
+            f"  rankloom rank {package} --events {config.data.events} --queries REQUESTS --top 10", markup=False
+        )
     else:
         console.print(f"  rankloom evaluate {package} --data TABLE", markup=False)
         console.print(f"  rankloom rank {package} --data CANDIDATES --top 10", markup=False)
@@ -196,7 +220,7 @@ def _log_definitions(scorer: Scorer) -> tuple[Config, dict[str, Any]]:
 def _read_for(scorer: Scorer, data: Path) -> pl.DataFrame:
     """A table for a package, with the column names its config maps where the file has them."""
     numbers = [int(match.group(1)) for name in scorer.package.schema.names if (match := re.fullmatch(r"f(\d+)", name))]
-    mapped = scorer.package.manifest.config["data"]["columns"]
+    mapped = present_columns(data, scorer.package.manifest.config["data"]["columns"])
     return read_rows(data, mapped, letor_width=max(numbers, default=0))
 
 

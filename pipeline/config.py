@@ -47,7 +47,11 @@ class Data(Section):
     queries: str | None = None
     items: str | None = None
     users: str | None = None
+    event: str | None = None
+    """The kind of all events, where the log has no such column."""
     shown: str | None = None
+    truth: str | None = None
+    """A table of query, item and relevance by another judge, a simulator or people: the model is held to it too."""
     table: str | None = None
     train: str | None = None
     valid: str | None = None
@@ -109,11 +113,6 @@ class Relevance(Section):
         if self.map is not None and self.column is None:
             raise ValueError("map goes with column")
         return self
-
-    @property
-    def is_continuous(self) -> bool:
-        fractions = self.map is not None and any(value % 1 for value in self.map.values())
-        return self.watch is not None or self.levels is not None or fractions
 
 
 class Candidates(Section):
@@ -234,12 +233,12 @@ class Config(Section):
         """The gap between parts: at least the attribution window of the labels, which would reach across otherwise."""
         return max(self.split.gap, self.relevance.window) if self.data.is_log else self.split.gap
 
-    def resolved_convention(self) -> Convention:
+    def resolved_convention(self, *, continuous: bool = False) -> Convention:
         """The run's NDCG: the preset or the table given, gain linear for continuous relevance unless said otherwise."""
         if isinstance(self.convention, str):
             return Convention.named(self.convention)
         chosen = {name: value for name, value in self.convention.model_dump().items() if value is not None}
-        default_gain = {"gain": "linear"} if self.relevance.is_continuous else {}
+        default_gain = {"gain": "linear"} if continuous else {}
         return Convention(**{**default_gain, **chosen})
 
     def to_toml(self) -> str:

@@ -183,7 +183,7 @@ def query_sizes(queries: pl.Series) -> npt.NDArray[np.int32]:
 
 def check_ids(frame: pl.DataFrame, where: str) -> None:
     """Raises DatasetError where `where` holds query or item ids that are null, or neither integers nor text."""
-    for name in (QUERY, ITEM):
+    for name in [name for name in (QUERY, ITEM) if name in frame.columns]:
         dtype = frame[name].dtype
         if not (dtype.is_integer() or dtype == pl.String):
             raise DatasetError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from features.categories import UNKNOWN
-from features.columns import SCORE
+from features.columns import ITEM, QUERY, SCORE
 from features.errors import PackageError
 from features.spec import FeatureSpec, FeatureType
 from pipeline.booster import load_model, predict
@@ -119,14 +119,17 @@ def example_frame(dataset: RankingDataset, model_text: str) -> pl.DataFrame:
     rows = int(dataset.sizes[:count].sum())
     features = dataset.features.head(rows)
     scores = predict(load_model(model_text), features)
-    levels = [_as_levels(features[spec.name], spec) for spec in dataset.schema.features]
-    keys = dataset.keys.head(rows).select(dataset.keys.columns[:2])
-    return pl.concat([keys, pl.DataFrame(levels), pl.DataFrame({SCORE: scores})], how="horizontal")
+    keys = dataset.keys.head(rows).select(QUERY, ITEM)
+    levels = with_levels(features, dataset.schema.features)
+    return pl.concat([keys, levels, pl.DataFrame({SCORE: scores})], how="horizontal")
+
+
+def with_levels(frame: pl.DataFrame, features: Sequence[FeatureSpec]) -> pl.DataFrame:
+    """`frame` with categories as a person writes them, levels instead of codes: undoes `FeatureSchema.encode`."""
+    return frame.with_columns(_as_levels(frame[spec.name], spec) for spec in features if spec.dtype == "category")
 
 
 def _as_levels(column: pl.Series, spec: FeatureSpec) -> pl.Series:
-    if spec.dtype != "category":
-        return column
     names = pl.Series([UNKNOWN_LEVEL, *(spec.categories or ())])
     return names.gather(column.fill_null(UNKNOWN)).set(column.is_null(), None).alias(spec.name)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from features.spec import FeatureSpec
 from pipeline.metrics import Convention
 from pipeline.results import BEST_FEATURE, MODEL
 
@@ -38,6 +39,38 @@ def result_caption(metrics: Mapping[str, Any]) -> str:
         f"{counts['test_empty']} without a relevant item, {counts['test_thin']} thin, {counts['test_trivial']} trivial"
     )
     return f"{scored} of {counts['test']} test queries have a value ({aside}).\nNDCG: {convention.describe()}."
+
+
+def slice_sentences(metrics: Mapping[str, Any]) -> list[str]:
+    """Where what was shown stands beside the model: what logged labels favour, and the judgements that do not."""
+    if "shown" not in metrics["test"] or not metrics.get("slices"):
+        return []
+    sentences = ["Logged labels favour what was shown on top, so against the shown order other judgements count:"]
+    for name, judged in metrics["slices"].items():
+        first = f"ndcg@{metrics['k'][0]}"
+        if "shown" not in judged["test"]:
+            continue
+        model, shown, lead = (
+            judged["test"][MODEL][first],
+            judged["test"]["shown"][first],
+            judged["diff"]["shown"][first],
+        )
+        sentences.append(
+            f"  by {name} ({model['n']} queries) {first} is {_rounded(model['mean'])} for the model and "
+            f"{_rounded(shown['mean'])} for the shown order, ahead by {_with_interval(lead, sign='+')}"
+        )
+    return sentences
+
+
+def feature_table(features: Sequence[FeatureSpec]) -> Table:
+    """Name, type, what missing means, and how far each feature looks back."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("feature", "type", "missing means", "looks back"):
+        table.add_column(title)
+    for spec in features:
+        back = "" if spec.lookback_days is None else f"{spec.lookback_days:g} days"
+        table.add_row(spec.name, spec.dtype, spec.missing, back)
+    return table
 
 
 def _ranker_name(ranker: str, metrics: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
@@ -13,9 +14,10 @@ import polars as pl
 from features.categories import encode_categories, fit_categories
 from features.columns import ITEM, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
 from features.errors import ConfigError, DataError, DatasetError
+from features.normalise import normalise_ids, normalise_times
 from features.spec import FeatureSpec
 from features.table import Table
-from pipeline.config import Config
+from pipeline.config import Config, Data
 from pipeline.dataset import check_ids
 from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
 from pipeline.split import Parts, split_table
@@ -31,39 +33,56 @@ def load_parts(config: Config) -> Parts:
         raise ConfigError(
             "data.valid without data.test", expected="all three files, or train and test", fix="name the test file too"
         )
-    frames = _read_files(paths, dict(data.columns))
+    frames = _read_files(paths, data)
     names = _feature_names(frames, config)
     frames, described = _split(frames, config)
     _check_apart(frames)
     tables = _as_tables(frames, names, config.features.categories)
-    return Parts(tables["train"], tables["valid"], tables["test"], described)
+    continuous = config.relevance.levels is not None
+    return Parts(tables["train"], tables["valid"], tables["test"], described, continuous=continuous)
 
 
-def read_rows(path: Path, columns: dict[str, str], *, letor_width: int = 0) -> pl.DataFrame:
-    """One LETOR, Parquet or CSV file with our column names and ids that are integers or text.
+def read_rows(
+    path: Path,
+    columns: Mapping[str, str],
+    *,
+    required: Sequence[str] = (QUERY, ITEM),
+    letor_width: int = 0,
+    time_unit: str | None = None,
+) -> pl.DataFrame:
+    """One LETOR, Parquet or CSV file with our column names, ids that are integers or text, and times in UTC.
 
     LETOR features are called f1, f2, ..., at least up to f<letor_width>; one that no row names is 0 everywhere.
-    Raises DataError for a file that is missing, broken or empty, or that lacks a query or item column.
+    Raises DataError for a file that is missing, broken or empty, or that lacks a mapped or required column.
     """
     if is_letor(path):
         return _letor_frame(read_letor(path), letor_width)
-    frame = read_table(path, columns)
-    missing = [name for name in (QUERY, ITEM) if name not in frame.columns]
+    frame = _renamed(_read_table(path), columns, path)
+    missing = [name for name in required if name not in frame.columns]
     if missing:
         raise DataError(
             f"{path} has no column {' and '.join(missing)}",
-            expected="query, item and feature columns",
+            expected=f"it among {', '.join(frame.columns[:12])}",
             fix="add it, or name it in [data] columns",
         )
     ids = [name for name in (QUERY, ITEM, USER) if name in frame.columns]
-    frame = frame.with_columns(_clean_ids(frame[name]) for name in ids)
+    frame = frame.with_columns(normalise_ids(frame[name], what=f"{name} of {path}") for name in ids)
     check_ids(frame, str(path))
-    return frame
+    if TIMESTAMP not in frame.columns:
+        return frame
+    return frame.with_columns(_normalised_times(frame[TIMESTAMP], time_unit, path))
 
 
-def read_table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
-    """One Parquet or CSV file with our column names. Raises DataError for a file that is missing, broken or empty."""
-    if not path.exists():
+def present_columns(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
+    """Of a mapping made for other files, what this file has; LETOR files have no names to map."""
+    if is_letor(path) or not path.is_file():
+        return {}
+    names = _read_table(path).columns
+    return {ours: theirs for ours, theirs in columns.items() if theirs in names}
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    if not path.is_file():
         raise DataError(f"no file {path}", expected="a Parquet, CSV or LETOR file", fix="check the path")
     try:
         frame = pl.read_parquet(path) if ".parquet" in path.suffixes else _read_csv(path)
@@ -74,6 +93,10 @@ def read_table(path: Path, columns: dict[str, str]) -> pl.DataFrame:
         ) from error
     if frame.height == 0:
         raise DataError(f"{path} has no rows", expected="at least one query", fix="check how it was written")
+    return frame
+
+
+def _renamed(frame: pl.DataFrame, columns: Mapping[str, str], path: Path) -> pl.DataFrame:
     missing = [theirs for theirs in columns.values() if theirs not in frame.columns]
     if missing:
         raise DataError(
@@ -104,8 +127,9 @@ def _read_csv(path: Path) -> pl.DataFrame:
     return pl.read_csv(path, infer_schema_length=None)
 
 
-def _read_files(paths: dict[str, Path], columns: dict[str, str]) -> dict[str, pl.DataFrame]:
-    frames = {name: read_rows(path, columns) for name, path in paths.items()}
+def _read_files(paths: dict[str, Path], data: Data) -> dict[str, pl.DataFrame]:
+    columns = dict(data.columns)
+    frames = _one_type({name: read_rows(path, columns, time_unit=data.time_unit) for name, path in paths.items()})
     width = max(frame.width for frame in frames.values())
     for name, path in paths.items():
         if is_letor(path) and frames[name].width < width:
@@ -185,16 +209,24 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _clean_ids(ids: pl.Series) -> pl.Series:
-    if ids.dtype in (pl.Categorical, pl.Enum):
-        return ids.cast(pl.String)
-    if ids.dtype.is_float():
-        raise DatasetError(
-            f"{ids.name} ids are floats ({ids.dtype})",
-            expected="integers or text (floats above 2^24 or 2^53 collide)",
-            fix="cast the column to integers or text before writing it",
+def _one_type(frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Ids of one type in all files: text, where one file holds text and another only numbers."""
+    for name in (QUERY, ITEM):
+        if len({frame[name].dtype for frame in frames.values()}) > 1:
+            frames = {part: frame.with_columns(pl.col(name).cast(pl.String)) for part, frame in frames.items()}
+    return frames
+
+
+def _normalised_times(times: pl.Series, unit: str | None, path: Path) -> pl.Series:
+    found, outside = normalise_times(times, unit=unit, what=f"{TIMESTAMP} of {path}")
+    unusable = int((found.is_null() | outside).sum())
+    if unusable:
+        raise DataError(
+            f"{unusable} row(s) of {path} without a usable {TIMESTAMP}",
+            expected="a time between 1990 and 2100 in every row",
+            fix="drop these rows, mend them, or leave the column out",
         )
-    return ids.cast(pl.Int64) if ids.dtype.is_integer() and ids.dtype != pl.UInt64 else ids
+    return found
 
 
 def _check_apart(frames: dict[str, pl.DataFrame]) -> None:

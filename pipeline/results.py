@@ -23,12 +23,17 @@ MODEL, RANDOM, BEST_FEATURE = "model", "random", "best_feature"
 
 @dataclass(frozen=True)
 class Judgement:
-    """The rankers of one part: `values[ranker]` is (K, Q), NaN where a query has no value."""
+    """The rankers of one part: `scores[ranker]` is (N,), `values[ranker]` (K, Q), NaN where a query has no value."""
 
     dataset: RankingDataset
     ks: tuple[int, ...]
+    scores: Mapping[str, Floats]
     values: dict[str, Floats]
     seed: int
+
+    def without(self, ranker: str) -> Judgement:
+        """The same without one ranker."""
+        return replace(self, values={name: values for name, values in self.values.items() if name != ranker})
 
     def block(self) -> dict[str, dict[str, dict[str, Any]]]:
         """ranker -> "ndcg@k" -> mean, low, high, n."""
@@ -102,7 +107,7 @@ def judge(
     for ranker, ranking in scores.items():
         rule = replace(convention, ties="average") if ranker == RANDOM else convention
         values[ranker] = ndcg_per_query(ranking, dataset.relevance, dataset.sizes, list(ks), convention=rule)
-    return Judgement(dataset, tuple(ks), values, seed)
+    return Judgement(dataset, tuple(ks), scores, values, seed)
 
 
 def query_users(dataset: RankingDataset) -> pl.Series | None:

@@ -6,25 +6,30 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from features.columns import TIMESTAMP
+from features.columns import ITEM, QUERY, RANDOMISED, RELEVANCE, TIMESTAMP
+from features.errors import DataError
+from features.log import align_ids
 from pipeline.booster import load_model, predict
 from pipeline.config import Config
 from pipeline.dataset import RankingDataset
 from pipeline.labels import DEFAULT_LEVELS, LabelRule, grades, levels
 from pipeline.metrics import Convention
 from pipeline.package import write_package
+from pipeline.readymade import read_rows
 from pipeline.results import MODEL, Judgement, Rivals, judge, query_counts, warnings
 from pipeline.split import Parts
 from pipeline.train import Ranker, train_ranker
 
 METRICS, PER_QUERY, CONFIG, LOG_FILE, PACKAGE = "metrics.json", "per_query.parquet", "config.toml", "log.txt", "package"
+REJECTED = "rejected.parquet"
+TRUTH, RANDOM_ORDER = "true relevance", "randomised queries"
 
 
 @dataclass
@@ -57,6 +62,7 @@ class Run:
     """All that a run found out; `write` turns it into a folder."""
 
     config: Config
+    parts: Parts
     datasets: Datasets
     ranker: Ranker
     rivals: Rivals
@@ -69,7 +75,7 @@ class Run:
 def build_datasets(parts: Parts, config: Config, convention: Convention) -> Datasets:
     """Checked datasets of one schema and one label rule. Raises DatasetError."""
     tops = [_top_relevance(table.frame) for table in (parts.train, parts.valid, parts.test)]
-    if config.relevance.is_continuous:
+    if parts.continuous:
         labels = levels(convention.gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
     else:
         labels = grades(convention.gain, max(tops))
@@ -79,29 +85,25 @@ def build_datasets(parts: Parts, config: Config, convention: Convention) -> Data
     return Datasets(train, valid, test, labels)
 
 
-def run_training(
-    parts: Parts,
-    config: Config,
-    *,
-    timings: Timings,
-    fields: Mapping[str, str],
-    on_round: Callable[[int, float], None],
-) -> Run:
-    """Trains and judges; `fields` are rivals that rank by a column beside the features (popularity, shown order)."""
-    convention = config.resolved_convention()
+def run_training(parts: Parts, config: Config, *, timings: Timings, on_round: Callable[[int, float], None]) -> Run:
+    """Trains and judges the model beside its rivals. Raises what the trainer and the rivals raise."""
+    convention = config.resolved_convention(continuous=parts.continuous)
     with timings.step("dataset"):
         datasets = build_datasets(parts, config, convention)
     with timings.step("train"):
         ranker = train_ranker(datasets.train, datasets.valid, config, on_round)
     with timings.step("evaluate"):
-        rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=fields, named=config.baselines)
-        judged = {}
-        for part, dataset, text in (
-            ("valid", datasets.valid, ranker.selected_text),
-            ("test", datasets.test, ranker.model_text),
-        ):
+        rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=parts.rivals, named=config.baselines)
+
+        def judged(dataset: RankingDataset, text: str) -> Judgement:
             scores = {MODEL: predict(load_model(text), dataset.features), **rivals.scores(dataset)}
-            judged[part] = judge(dataset, scores, config.k, convention, config.seed)
+            return judge(dataset, scores, config.k, convention, config.seed)
+
+        valid, test = judged(datasets.valid, ranker.selected_text), judged(datasets.test, ranker.model_text)
+        parity = ranker.parity | _level_error(datasets, valid, convention)
+        slices = {name: judged(part, ranker.model_text) for name, part in _slices(datasets.test, config).items()}
+        if RANDOM_ORDER in slices:
+            slices[RANDOM_ORDER] = slices[RANDOM_ORDER].without("shown")
     counts = {"train": len(datasets.train.sizes), "valid": len(datasets.valid.sizes)}
     counts |= query_counts(datasets.test, convention)
     metrics = {
@@ -110,25 +112,28 @@ def run_training(
         "seed": config.seed,
         "best_iteration": ranker.best_iteration,
         "queries": counts,
-        "valid": judged["valid"].block(),
-        "test": judged["test"].block(),
-        "diff": judged["test"].differences(),
+        "valid": valid.block(),
+        "test": test.block(),
+        "diff": test.differences(),
+        "slices": {name: {"test": part.block(), "diff": part.differences()} for name, part in slices.items()},
         "best_feature_name": rivals.best_feature,
-        "parity": ranker.parity,
+        "parity": parity,
         "timings": timings.seconds,
     }
-    found = [*datasets.labels.warnings(_top_relevance(parts.train.frame)), *warnings(judged["test"], counts)]
-    return Run(config, datasets, ranker, rivals, judged["valid"], judged["test"], metrics, tuple(found))
+    found = [*datasets.labels.warnings(_top_relevance(parts.train.frame)), *warnings(test, counts)]
+    return Run(config, parts, datasets, ranker, rivals, valid, test, metrics, tuple(found))
 
 
-def write_run(folder: Path, run: Run, definitions: dict[str, Any] | None) -> None:
-    """config.toml, metrics.json, per_query.parquet and package/ into `folder`."""
+def write_run(folder: Path, run: Run) -> None:
+    """config.toml, metrics.json, per_query.parquet, rejected.parquet (of a log) and package/ into `folder`."""
     (folder / CONFIG).write_text(run.config.to_toml(), "utf-8")
     (folder / METRICS).write_text(to_json(run.metrics), "utf-8")
     run.test.per_query().write_parquet(folder / PER_QUERY)
-    labels = run.datasets.labels
+    if run.parts.rejected is not None:
+        run.parts.rejected.write_parquet(folder / REJECTED)
+    labels, unseen_from = run.datasets.labels, run.parts.unseen_from
     manifest = {
-        "definitions": definitions,
+        "definitions": run.parts.definitions,
         "relevance": {
             "rule": run.config.model_dump(mode="json")["relevance"],
             "width": labels.width,
@@ -140,12 +145,50 @@ def write_run(folder: Path, run: Run, definitions: dict[str, Any] | None) -> Non
             "train": _window(run.datasets.train),
             "valid": _window(run.datasets.valid),
             "test": _window(run.datasets.test),
+            "unseen_from": unseen_from.isoformat() if unseen_from else None,
         },
         "metrics": {"test": run.metrics["test"][MODEL], "valid": run.metrics["valid"][MODEL]},
         "config": json.loads(run.config.model_dump_json(by_alias=True)),
         "best_iteration": run.ranker.best_iteration,
     }
     write_package(folder / PACKAGE, run.ranker.model_text, run.datasets.test, manifest)
+
+
+def _level_error(datasets: Datasets, valid: Judgement, convention: Convention) -> dict[str, float]:
+    """For continuous relevance: what cutting it into levels costs, in relevance and in the mean ndcg of the model."""
+    if datasets.labels.width is None:
+        return {}
+    dataset = datasets.valid
+    by_level = replace(dataset, relevance=dataset.labels * np.float64(datasets.labels.width))
+    coarse = judge(by_level, {MODEL: valid.scores[MODEL]}, valid.ks, convention, valid.seed)
+    moved = max(abs(coarse.mean(MODEL, k) - valid.mean(MODEL, k)) for k in valid.ks)
+    return {"level_error": datasets.labels.max_error, "level_ndcg_diff": moved}
+
+
+def _slices(test: RankingDataset, config: Config) -> dict[str, RankingDataset]:
+    """Views of the test part on which what was shown on top has no advantage, where the data offers them.
+
+    Clicks favour the top of a list even where its order was random: without another judge, the randomised queries
+    compare the model with rivals that do not know the position, and say nothing of the shown order.
+    """
+    truth = judged_anew(test, Path(config.data.truth)) if config.data.truth is not None else None
+    found = {} if truth is None else {TRUTH: truth}
+    if RANDOMISED in test.keys.columns:
+        shuffled = test.keys[RANDOMISED].gather(test.starts).fill_null(False).to_numpy()
+        if shuffled.any():
+            name = RANDOM_ORDER if truth is None else f"{TRUTH} of {RANDOM_ORDER}"
+            found[name] = (truth or test).keep(shuffled)
+    return found
+
+
+def judged_anew(dataset: RankingDataset, path: Path) -> RankingDataset:
+    """The same rows with the relevance of the table at `path`; a pair that is not in it has relevance 0."""
+    truth = read_rows(path, {})
+    if RELEVANCE not in truth.columns:
+        raise DataError(f"{path} has no column {RELEVANCE}", expected="query, item and relevance", fix="add it")
+    rows, truth = align_ids(*align_ids(dataset.keys.select(QUERY, ITEM), truth, QUERY), ITEM)
+    found = rows.join(truth.select(QUERY, ITEM, RELEVANCE), on=[QUERY, ITEM], how="left", maintain_order="left")
+    return replace(dataset, relevance=found[RELEVANCE].fill_null(0.0).cast(pl.Float64).to_numpy())
 
 
 def to_json(content: Mapping[str, Any]) -> str:

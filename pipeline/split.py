@@ -10,8 +10,10 @@ to train if `timestamp < valid_from - gap`, and otherwise to a gap, where it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -52,13 +54,24 @@ class Borders:
 
 @dataclass(frozen=True)
 class Parts:
-    """The tables of the three parts, how they came about, and what the run should say about the data."""
+    """The tables of the three parts, and what a run says, keeps and compares with.
+
+    `split` describes the split, `notes` the data. `rivals`: ranker -> a column or expression beside the features.
+    `definitions`: how the features are made from a log, with everything fitted, for the package; None where they came
+    ready-made. `unseen_from`: queries from here on were in neither training nor validation. `rejected`: bad rows.
+    `continuous`: relevance is no whole grade, and is cut into levels for LightGBM.
+    """
 
     train: Table
     valid: Table
     test: Table
     split: str
     notes: tuple[str, ...] = ()
+    rivals: Mapping[str, str] = field(default_factory=dict)
+    definitions: dict[str, Any] | None = None
+    unseen_from: datetime | None = None
+    rejected: pl.DataFrame | None = None
+    continuous: bool = False
 
 
 def time_borders(times: pl.Series, *, valid: Size, test: Size, gap: timedelta, with_test: bool = True) -> Borders:

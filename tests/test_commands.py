@@ -76,7 +76,7 @@ def test_named_baselines_stand_beside_the_model(rankloom: Rankloom, tmp_path: Pa
         (lambda f: f.drop("query"), "no column query"),
         (lambda f: f.drop("item"), "no column item"),
         (lambda f: f.with_columns(query=pl.lit(None, pl.Int64)), "without a query id"),
-        (lambda f: f.with_columns(query=pl.col("query").cast(pl.Float32)), "query ids are floats"),
+        (lambda f: f.with_columns(query=pl.col("query").cast(pl.Float32)), "is of type Float32"),
         (lambda f: f.with_columns(relevance=pl.lit(None, pl.Float64)), "without a usable relevance"),
         (lambda f: f.with_columns(relevance=-pl.col("relevance")), "without a usable relevance"),
         (lambda f: f.with_columns(relevance=pl.col("relevance") * 0.5), "fractional relevance"),

@@ -1,0 +1,258 @@
+"""A raw log on its way to tables: events -> queries -> relevance -> candidates -> features, split in time.
+
+What is learned on the way (category codes, rates, watch-time medians) is learned before `Borders.train_until`, and goes
+into the package, from which the same steps make the same features of another log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from features.candidates import Candidates, pool_candidates, sampled_candidates, shown_candidates
+from features.catalogues import read_items, read_queries, read_users
+from features.columns import EVENT, ITEM, POPULARITY, POSITION, QUERY, RELEVANCE, SESSION, TIMESTAMP, USER, VALUE
+from features.errors import DataError
+from features.events import EventLog, read_events
+from features.fitted import Fitted, fit_features
+from features.log import Log, make_log
+from features.queries import Queries, queries_by_id, queries_by_session, queries_by_table, queries_by_user_day
+from features.relevance import (
+    Relevance,
+    WatchTargets,
+    item_targets,
+    median_targets,
+    rating_relevance,
+    tier_relevance,
+    watch_relevance,
+)
+from features.table import Table, build_table
+from pipeline.config import Config
+from pipeline.readymade import present_columns, read_rows
+from pipeline.split import Borders, Parts, assign_by_time, time_borders
+
+_EVENT_COLUMNS = (QUERY, ITEM, USER, TIMESTAMP, EVENT, VALUE, POSITION, SESSION)
+SHOWN_ORDER = f"-{POSITION}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A log with its queries, before anything is learned from it."""
+
+    events: EventLog
+    log: Log
+    queries: Queries
+
+
+def load_parts(config: Config) -> Parts:
+    """The train, valid and test tables of the log that `[data]` names. Raises DataError or ConfigError."""
+    asked = read_log(config)
+    closed = _closed_queries(config, asked.queries)
+    borders = time_borders(closed[TIMESTAMP], valid=config.split.valid, test=config.split.test, gap=config.split_gap)
+    targets = fit_targets(config, asked, borders.train_until)
+    relevance = judge_events(config, asked.queries, targets)
+    candidates = find_candidates(config, asked.log, asked.queries, closed, relevance)
+    fitted = _fit(config, asked.log, closed, candidates, borders)
+    table = build_table(asked.log, closed, candidates.frame, fitted, relevance=relevance.frame)
+    part = assign_by_time(table.frame[TIMESTAMP], borders)
+    tables = {name: Table(table.frame.filter(part == name), table.features) for name in ("train", "valid", "test")}
+    _check_parts(tables, borders)
+    return Parts(
+        **tables,
+        split=borders.describe(),
+        notes=(*_notes(asked, closed, relevance, candidates), *_pool_note(config)),
+        rivals=rivals_in(table),
+        definitions={"features": fitted.to_dict(), "targets": _targets_to_dict(targets)},
+        unseen_from=borders.test_from,
+        rejected=asked.events.rejected,
+        continuous=_is_continuous(config, relevance),
+    )
+
+
+def read_log(config: Config, events: Path | None = None) -> Asked:
+    """The log, its catalogues and its queries, as the config says; `events` takes the place of `data.events`."""
+    data = config.data
+    own = {ours: theirs for ours, theirs in data.columns.items() if ours in _EVENT_COLUMNS}
+    read = read_events(
+        str(events or data.events),
+        columns=own,
+        time_unit=data.time_unit,
+        event=data.event,
+        max_rejected=data.max_rejected,
+    )
+    tables = {
+        name: reader(path, columns=data.columns, time_unit=data.time_unit)
+        for name, reader in (("items", read_items), ("users", read_users), ("queries", read_queries))
+        if (path := getattr(data, name)) is not None
+    }
+    log = make_log(read.events, **tables, shown=data.shown, delay=data.delay)
+    return Asked(read, log, _queries(config, log))
+
+
+def fit_targets(config: Config, asked: Asked, until: datetime) -> float | WatchTargets | None:
+    """What counts as watched to the end: seconds, or per item, from the catalogue or the training window."""
+    watch = config.relevance.watch
+    if watch is None or isinstance(watch.target, float):
+        return None if watch is None else float(watch.target)
+    if watch.target == "median":
+        return median_targets(asked.queries, until=until, kind=watch.event, window=config.relevance.window)
+    if asked.log.items is None:
+        raise DataError(
+            f"relevance.watch.target = {watch.target!r} without a catalogue",
+            expected="data.items with that column",
+            fix="name the catalogue, or set target to seconds or 'median'",
+        )
+    return item_targets(asked.log.items, watch.target)
+
+
+def judge_events(config: Config, queries: Queries, targets: float | WatchTargets | None) -> Relevance:
+    """The relevance that `[relevance]` finds in the events of each query."""
+    rule = config.relevance
+    if rule.tiers is not None:
+        return tier_relevance(queries, rule.tiers, window=rule.window)
+    if rule.watch is not None and targets is not None:
+        return watch_relevance(queries, targets, kind=rule.watch.event, window=rule.window)
+    grades = {float(rating): grade for rating, grade in rule.map.items()} if rule.map else None
+    return rating_relevance(queries, column=rule.column or VALUE, grades=grades, window=rule.window)
+
+
+def find_candidates(
+    config: Config, log: Log, queries: Queries, asked: pl.DataFrame, relevance: Relevance
+) -> Candidates:
+    """What competes in the queries of `asked`: what was shown, or positives and negatives of one pool."""
+    positives = relevance.frame.filter(pl.col(RELEVANCE) > 0).join(asked.select(QUERY), on=QUERY, how="semi")
+    if config.candidates.source == "shown" and log.shown is not None:
+        return shown_candidates(Queries(asked, queries.events, queries.counts), log.shown, positives)
+    return sampled_candidates(log, asked, positives, negatives=config.candidates.negatives, seed=config.seed)
+
+
+def table_from_log(
+    config: Config, definitions: Mapping[str, Any], events: Path | None, since: datetime | None
+) -> Table:
+    """The labelled table of a log, by a package's own definitions: its queries from `since` on, the rest is history.
+
+    Raises DataError where no query is left.
+    """
+    asked = read_log(config, events)
+    closed = _closed_queries(config, asked.queries)
+    fresh = closed if since is None else closed.filter(pl.col(TIMESTAMP) >= since)
+    if fresh.height == 0:
+        raise DataError(
+            f"none of the {closed.height} queries in {events} is later than {since}, up to which the model was trained",
+            expected="later queries to judge it by",
+            fix="bring a longer log; what came before serves as history",
+        )
+    relevance = judge_events(config, asked.queries, _targets_from_dict(definitions["targets"]))
+    candidates = find_candidates(config, asked.log, asked.queries, fresh, relevance)
+    return build_table(
+        asked.log, fresh, candidates.frame, Fitted.from_dict(definitions["features"]), relevance=relevance.frame
+    )
+
+
+def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Path, requests: Path) -> Table:
+    """Unlabelled rows to rank, a row a candidate: query, timestamp, item, and where known user, position and fields.
+
+    Without an item column, every item that exists at the time of a query competes.
+    """
+    mapped = present_columns(requests, config.data.columns)
+    rows = read_rows(requests, mapped, required=(QUERY, TIMESTAMP), time_unit=config.data.time_unit)
+    log = read_log(config, events).log
+    fitted = Fitted.from_dict(definitions["features"])
+    shown = [field.name for field in fitted.description.shown_fields]
+    of_item = [name for name in (ITEM, POSITION, *shown) if name in rows.columns]
+    queries = rows.drop(of_item).unique(QUERY, keep="first", maintain_order=True)
+    given = ITEM in rows.columns
+    candidates = rows.select(QUERY, *of_item) if given else pool_candidates(log, queries).frame
+    return build_table(log, queries, candidates, fitted)
+
+
+def _queries(config: Config, log: Log) -> Queries:
+    rule = config.queries
+    if rule.by == "session":
+        named = log.events.rename({rule.column: SESSION}) if rule.column else log.events
+        return queries_by_session(named, gap=None if rule.column else rule.gap)
+    if rule.by == "user_day":
+        return queries_by_user_day(log.events)
+    if rule.by == "table":
+        if log.queries is None:
+            raise DataError("queries.by = 'table' without data.queries", expected="that table", fix="name it in [data]")
+        return queries_by_table(log.events, log.queries)
+    return queries_by_id(log.events, log.queries)
+
+
+def _closed_queries(config: Config, queries: Queries) -> pl.DataFrame:
+    """The queries whose attribution window has ended: the truth of the others is not known yet."""
+    end = queries.events[TIMESTAMP].max()
+    return queries.frame.filter(pl.col(TIMESTAMP) + config.relevance.window <= end)
+
+
+def _fit(config: Config, log: Log, asked: pl.DataFrame, candidates: Candidates, borders: Borders) -> Fitted:
+    training = asked.filter(pl.col(TIMESTAMP) < borders.train_until)
+    chosen = config.features
+    return fit_features(
+        log,
+        training,
+        candidates.frame.join(training.select(QUERY), on=QUERY, how="semi", maintain_order="left"),
+        pool=config.candidates.source,
+        use=(*chosen.use, *(f"!{name}" for name in chosen.drop)),
+        custom=chosen.custom,
+    )
+
+
+def rivals_in(table: Table) -> dict[str, str]:
+    """The rivals that rank by what stands beside the features: what was popular, and the order that was shown."""
+    offered = {"popularity": (POPULARITY, POPULARITY), "shown": (POSITION, SHOWN_ORDER)}
+    return {name: order for name, (column, order) in offered.items() if column in table.frame.columns}
+
+
+def _check_parts(tables: Mapping[str, Table], borders: Borders) -> None:
+    for name, table in tables.items():
+        if table.frame.height == 0:
+            raise DataError(
+                f"no query with candidates in the {name} part ({borders.describe()})",
+                expected="some in every part",
+                fix="change [split], or check what was shown in that time",
+            )
+
+
+def _notes(asked: Asked, closed: pl.DataFrame, relevance: Relevance, candidates: Candidates) -> tuple[str, ...]:
+    """Counts in words; what did not occur is not mentioned."""
+    events = asked.events
+    rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
+    found = [f"{events.read} events read, {events.events.height} kept" + (f" (left out: {rules})" if rules else "")]
+    younger = asked.queries.frame.height - closed.height
+    counts = {**asked.queries.counts, **relevance.counts, **candidates.counts, "open_queries": younger}
+    shown = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+    found.append(
+        f"{closed.height} queries, {candidates.frame.height} candidates" + (f"; {', '.join(shown)}" if shown else "")
+    )
+    return tuple(found)
+
+
+def _is_continuous(config: Config, relevance: Relevance) -> bool:
+    fractions = (relevance.frame[RELEVANCE] % 1 != 0).any()
+    return config.relevance.watch is not None or config.relevance.levels is not None or fractions
+
+
+def _pool_note(config: Config) -> tuple[str, ...]:
+    if config.candidates.source == "shown":
+        return ()
+    count = config.candidates.negatives
+    return (f"Candidates are sampled ({count} negatives a query): compare figures only among rankers of this run.",)
+
+
+def _targets_to_dict(targets: float | WatchTargets | None) -> Any:
+    if not isinstance(targets, WatchTargets):
+        return targets
+    return {"frame": targets.frame.to_dict(as_series=False), "default": targets.default}
+
+
+def _targets_from_dict(data: Any) -> float | WatchTargets | None:
+    if not isinstance(data, Mapping):
+        return None if data is None else float(data)
+    return WatchTargets(pl.DataFrame(data["frame"]), data["default"])
