@@ -18,8 +18,7 @@ Ints = npt.NDArray[np.int64]
 _RELEVANCE_TYPES = {
     np.dtype(kept): np.dtype(used)
     for used, keeps in {
-        np.uint8: (np.bool_, np.uint8),
-        np.int32: (np.int8, np.int16, np.uint16, np.int32),
+        np.int32: (np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32),
         np.int64: (np.uint32, np.uint64, np.int64),
         np.float32: (np.float16, np.float32),
         np.float64: (np.float64,),
@@ -36,7 +35,7 @@ def as_scores(scores: npt.ArrayLike, name: str = "scores") -> Array:
 
 
 def as_relevance(relevance: npt.ArrayLike, name: str = "relevance") -> Array:
-    """(N,) numbers -> contiguous uint8, int32, int64, float32 or float64, the nearest that holds them."""
+    """(N,) numbers -> contiguous int32, int64, float32 or float64, the nearest that holds them."""
     values = _one_dimensional(relevance, name)
     if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name}[{int(values.argmax())}] is {values.max()}, too large for a relevance")

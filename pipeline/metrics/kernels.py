@@ -195,7 +195,7 @@ def place_by_sorting(kept: Floats, keys: Floats, places: Ints) -> None:
 def rank_top(keys: Array, values: Array, top: int, scratch: Scratch) -> int:
     """Fill scratch.keys and scratch.gains with the highest keys, best first, and their values.
 
-    Returns how many these are: at least `top`, and all keys that equal the last of them. Equal keys in input order.
+    Returns how many these are: at least `top`, with all that equal the last of them. Equal keys in input order.
     """
     limit = reached_by(keys, top, scratch.maxima)
     rows, kept = scratch.rows, scratch.kept
@@ -233,10 +233,9 @@ def settle_block(gains: Floats, start: int, end: int, ties: int) -> None:
     """Put the gains start..end-1 of tied items into the order of the rule, or the mean in place of each."""
     if ties == TIES_AVERAGE:
         total = 0.0
-        for place in range(start, end):
-            total += gains[place]
-        for place in range(start, end):
-            gains[place] = total / (end - start)
+        for gain in gains[start:end]:
+            total += gain
+        gains[start:end] = total / (end - start)
         return
     if ties != TIES_REVERSE:
         sort_descending(gains[start:end])
@@ -249,12 +248,14 @@ def settle_block(gains: Floats, start: int, end: int, ties: int) -> None:
 def fill_top_gains(keys: Array, values: Array, top: int, rules: Rules, scratch: Scratch) -> int:
     """Fill scratch.gains[:top] with the gains of the items with the highest keys, best first.
 
-    Returns how many scratch.keys are known: all that equal the last of the top are among them.
+    scratch.kept holds the gains as they were before tied ones were averaged.
+    Returns how many keys are known: all that equal the last of the top are among them.
     """
     count = rank_top(keys, values, top, scratch)
     needed = top if rules.ties == TIES_STABLE else end_of_block(scratch.keys, top - 1, count)
     for place in range(needed):
         scratch.gains[place] = gain_of(scratch.gains[place], rules)
+        scratch.kept[place] = scratch.gains[place]
     place = needed if rules.ties == TIES_STABLE else 0
     while place < needed:
         end = end_of_block(scratch.keys, place, needed)
@@ -339,7 +340,7 @@ def divide_by_retrieved(count: int, top: int, cuts: Ints, rules: Rules, scratch:
         if rules.ties == TIES_AVERAGE and end < count and scratch.keys[end] == scratch.keys[end - 1]:
             out[c] = PENDING
             continue
-        returned = scratch.gains[:end].copy()
+        returned = (scratch.kept if rules.ties == TIES_AVERAGE else scratch.gains)[:end].copy()
         sort_descending(returned)
         total = 0.0
         for place in range(end):
@@ -388,11 +389,13 @@ def ndcg_of_queries(
         write_sums(scratch.gains, top, cuts, rules.discount, out[query])
         if rules.ideal == IDEAL_NONE:
             continue
-        fill_best_gains(known if rules.ideal == IDEAL_FULL else values, rules, scratch)
-        if scratch.best[0] <= 0 and not holds_relevant(known, rules):
-            out[query] = rules.empty
-        elif rules.ideal == IDEAL_RETRIEVED:
+        if rules.ideal == IDEAL_RETRIEVED:
             divide_by_retrieved(count, top, cuts, rules, scratch, out[query])
+            relevant = holds_relevant(values, rules)
         else:
+            fill_best_gains(known if rules.ideal == IDEAL_FULL else values, rules, scratch)
             divide_by_best(scratch.best, cuts, rules.discount, out[query])
+            relevant = scratch.best[0] > 0
+        if not relevant and not holds_relevant(known, rules):
+            out[query] = rules.empty
     return -1

@@ -218,16 +218,7 @@ def _rules(convention: Convention, relevance: Array, full: Array, deepest: int, 
     """The convention in the numbers that the kernels take."""
     from pipeline.metrics import kernels
 
-    gain, table = kernels.GAIN_TABLE, np.empty(0)
-    highest = largest_relevance(convention)
-    if isinstance(convention.gain, tuple):
-        table = np.asarray(convention.gain)
-    elif (
-        relevance.dtype.kind != "f" and (grades := max(int(relevance.max()), int(full.max(initial=0)))) <= TABLE_GRADES
-    ):
-        table = gain_values(convention, np.arange(max(grades, 0) + 1))
-    else:
-        gain = kernels.GAIN_EXP2 if convention.gain == "exp2" else kernels.GAIN_LINEAR
+    gain, table = _gain_rule(convention, relevance, full)
     return kernels.Rules(
         gain,
         table,
@@ -236,8 +227,21 @@ def _rules(convention: Convention, relevance: Array, full: Array, deepest: int, 
         kernels.TIES.index(convention.ties),
         convention.empty_value,
         0.0,
-        float(highest),
+        float(largest_relevance(convention)),
     )
+
+
+def _gain_rule(convention: Convention, relevance: Array, full: Array) -> tuple[int, Floats]:
+    """A table where the grades are few, else a formula."""
+    from pipeline.metrics import kernels
+
+    if isinstance(convention.gain, tuple):
+        return kernels.GAIN_TABLE, np.asarray(convention.gain)
+    if relevance.dtype.kind != "f":
+        highest = max(int(relevance.max()), int(full.max(initial=0)), 0)
+        if highest <= min(TABLE_GRADES, largest_relevance(convention)):
+            return kernels.GAIN_TABLE, gain_values(convention, np.arange(highest + 1))
+    return (kernels.GAIN_EXP2 if convention.gain == "exp2" else kernels.GAIN_LINEAR), np.empty(0)
 
 
 def _ideal_code(convention: Convention, ideal: Ragged | None) -> int:
