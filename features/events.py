@@ -138,9 +138,9 @@ def _validate(name: str, raw: pl.DataFrame, time_unit: str | None) -> _Part:
     typed = raw.with_columns(times.alias(TIMESTAMP), *_typed_columns(name, raw))
     broken = _first_broken(typed, outside)
     is_bad = broken.is_not_null()
-    text = raw.with_columns(pl.all().cast(pl.String, strict=False)).with_row_index(_ROW)
-    bad = text.select(broken.alias(RULE), pl.lit(name).alias(_SOURCE), pl.all()).filter(is_bad)
-    return _Part(typed.filter(~is_bad), bad.with_columns(pl.col(_ROW).cast(pl.Int64)))
+    bad = raw.with_row_index(_ROW).filter(is_bad).cast(pl.String, strict=False).cast({_ROW: pl.Int64})
+    why = [broken.filter(is_bad).alias(RULE), pl.repeat(name, bad.height, eager=True).alias(_SOURCE)]
+    return _Part(typed.filter(~is_bad), bad.select(*why, pl.all()))
 
 
 def _typed_columns(name: str, raw: pl.DataFrame) -> Iterator[pl.Series]:
@@ -201,7 +201,7 @@ def _stack(tables: list[pl.DataFrame]) -> pl.DataFrame:
 def _sort(events: pl.DataFrame) -> pl.DataFrame:
     ours = [name for name in _OURS if name in events.columns]
     order = [*ours, *sorted(set(events.columns) - set(ours))]
-    return events.select(order).sort(order, nulls_last=True)
+    return events.select(order).sort(order)
 
 
 def _split_duplicates(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

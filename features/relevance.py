@@ -36,6 +36,11 @@ class Relevance:
     open_queries: pl.Series
     counts: Mapping[str, int]
 
+    @property
+    def positives(self) -> pl.DataFrame:
+        """The pairs (`query`, `item`) of relevance above 0."""
+        return self.frame.filter(pl.col(RELEVANCE) > 0).select(QUERY, ITEM)
+
 
 @dataclass(frozen=True, slots=True)
 class WatchTargets:
@@ -48,13 +53,13 @@ class WatchTargets:
 
 
 def tier_relevance(queries: Queries, tiers: Mapping[str, float], *, window: timedelta | None = None) -> Relevance:
-    """The tier of the strongest event of an item in its query; kinds without a tier count 0.
+    """The tier of the strongest event of an item in its query; kinds without a tier do not judge.
 
     `window` None: every event that names the query counts. Raises DataError for a kind that does not occur in the log.
     """
     require_kinds(queries.events, tiers, role="relevance.tiers")
     grade = pl.col(EVENT).cast(pl.String).replace_strict(dict(tiers), default=0.0, return_dtype=pl.Float64)
-    inside, counts = _attributed(queries, window)
+    inside, counts = _attributed(queries, pl.col(EVENT).is_in(list(tiers)), window)
     return _finish(queries, inside.with_columns(grade.alias(RELEVANCE)), window, counts)
 
 
@@ -67,11 +72,10 @@ def rating_relevance(
 ) -> Relevance:
     """The highest rating of an item in its query, from `column`; `grades` replaces the ratings that it names.
 
-    Events without a rating are counted. Raises DataError for a missing or non-numeric column and negative ratings.
+    Events without a rating do not judge. Raises DataError for a missing or non-numeric column and negative ratings.
     """
     _require_numbers(queries.events, column)
-    inside, counts = _attributed(queries, window)
-    rated = inside.filter(pl.col(column).is_not_null())
+    rated, counts = _attributed(queries, pl.col(column).is_not_null(), window)
     rating = pl.col(column).cast(pl.Float64)
     judged = rated.with_columns((rating.replace(dict(grades)) if grades else rating).alias(RELEVANCE))
     below = judged.filter(pl.col(RELEVANCE) < 0).height
@@ -89,8 +93,8 @@ def watch_relevance(
 ) -> Relevance:
     """min(1, watched / target), the seconds of all plays of an item in its query summed first.
 
-    `kind` is the event that carries seconds in `value` (None: every event with a value). Events without one are
-    counted. Raises DataError where the log has no values.
+    `kind` is the event that carries seconds in `value` (None: every event with a value). Those without one are counted.
+    Raises DataError where the log has no values.
     """
     _require_numbers(queries.events, VALUE)
     if kind is not None:
@@ -132,10 +136,10 @@ def _targets(frame: pl.DataFrame, what: str) -> WatchTargets:
     return WatchTargets(frame.sort(ITEM), median)
 
 
-def _attributed(queries: Queries, window: timedelta | None) -> tuple[pl.DataFrame, dict[str, int]]:
-    """The events of each query in its window, and counts of the others."""
+def _attributed(queries: Queries, judges: pl.Expr, window: timedelta | None) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The judging events of each query in its window, and counts of the others."""
     asked = queries.frame.select(QUERY, pl.col(TIMESTAMP).alias(_ASKED))
-    own = queries.events.join(asked, on=QUERY, how="inner", maintain_order="left")
+    own = queries.events.filter(judges).join(asked, on=QUERY, how="inner", maintain_order="left")
     early = pl.col(TIMESTAMP) < pl.col(_ASKED)
     late = pl.lit(False) if window is None else pl.col(TIMESTAMP) > pl.col(_ASKED) + window
     inside = own.filter(~early & ~late)
@@ -145,10 +149,10 @@ def _attributed(queries: Queries, window: timedelta | None) -> tuple[pl.DataFram
 
 def _watched(queries: Queries, kind: str | None, window: timedelta | None) -> tuple[pl.DataFrame, dict[str, int]]:
     """(query, item, value): seconds summed as fixed-point integers, so that their order cannot matter."""
-    inside, counts = _attributed(queries, window)
-    plays = inside if kind is None else inside.filter(pl.col(EVENT) == kind)
-    timed = plays.filter(pl.col(VALUE).is_not_null())
-    counts["events_without_value"] = 0 if kind is None else plays.height - timed.height
+    plays = pl.col(VALUE).is_not_null() if kind is None else pl.col(EVENT) == kind
+    inside, counts = _attributed(queries, plays, window)
+    timed = inside.filter(pl.col(VALUE).is_not_null())
+    counts["events_without_value"] = inside.height - timed.height
     summed = timed.group_by(QUERY, ITEM).agg(to_fixed(pl.col(VALUE)).sum())
     return summed.with_columns(from_fixed(pl.col(VALUE))).sort(QUERY, ITEM), counts
 

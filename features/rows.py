@@ -38,21 +38,28 @@ def join_rows(
     without a time.
     """
     candidates, queries = align_ids(candidates, queries, QUERY)
-    _check(queries, candidates)
+    _check_queries(queries)
     rows = candidates.drop(RELEVANCE, strict=False).join(
         queries, on=QUERY, how="inner", maintain_order="left", suffix=OF_QUERY
     )
     if relevance is not None:
         rows = _join_relevance(rows, relevance)
-    return order_rows(rows.with_columns(_id_casts(log, rows)))
+    ordered = order_rows(rows.with_columns(_id_casts(log, rows)))
+    _check_unique(ordered)
+    return ordered
 
 
-def _check(queries: pl.DataFrame, candidates: pl.DataFrame) -> None:
+def _check_queries(queries: pl.DataFrame) -> None:
     if TIMESTAMP not in queries.columns or queries[TIMESTAMP].null_count():
         raise DataError("queries without a timestamp", expected="a time for every query", fix="add or map the column")
     if queries[QUERY].is_duplicated().any():
         raise DataError("a query stands twice in the queries", expected="one row per query", fix="keep one of them")
-    twice = candidates.height - candidates.n_unique([QUERY, ITEM])
+
+
+def _check_unique(ordered: pl.DataFrame) -> None:
+    """Equal pairs are neighbours."""
+    same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift(1)) for name in (QUERY, ITEM))
+    twice = int(ordered.select(same.sum()).item())
     if twice:
         raise DataError(f"{twice} candidates are in their query twice", expected="unique pairs", fix="keep one of each")
 

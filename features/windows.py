@@ -22,6 +22,7 @@ import polars as pl
 
 from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE
 from features.durations import in_microseconds
+from features.log import event_kinds
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -107,6 +108,8 @@ class Timeline:
         late = events.with_columns(_arrival(delay))
         self.events: pl.DataFrame = late.sort(_ARRIVAL, maintain_order=True) if delay else late
         self._arrivals: Ints = self.events[_ARRIVAL].to_physical().to_numpy()
+        self._kinds = pl.Enum(event_kinds(events))
+        self._kind_numbers = self.events[EVENT].cast(self._kinds).to_physical().to_numpy()
         self._of_kinds: dict[tuple[str, ...], Bools] = {}
 
     def __len__(self) -> int:
@@ -119,7 +122,8 @@ class Timeline:
     def of_kinds(self, kinds: tuple[str, ...]) -> Bools:
         """(N,) whether each event is of one of the kinds; a kind that the log does not hold has no events."""
         if kinds not in self._of_kinds:
-            self._of_kinds[kinds] = self.events[EVENT].cast(pl.String).is_in(kinds).to_numpy()
+            known = [number for number, kind in enumerate(self._kinds.categories) if kind in kinds]
+            self._of_kinds[kinds] = np.isin(self._kind_numbers, known)
         return self._of_kinds[kinds]
 
     def fixed_values(self) -> Ints:
