@@ -6,7 +6,9 @@ to the last bit, so its leaves are LightGBM's leaves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,6 @@ Bools = npt.NDArray[np.bool_]
 MISSING_NONE, MISSING_ZERO, MISSING_NAN = 0, 1, 2
 ZERO = float(np.float32(1e-35))
 """LightGBM's kZeroThreshold, a float32: under missing type "zero" every |x| up to it counts as missing."""
-
-IDENTITY_OBJECTIVES = frozenset(
-    {"lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile", "mape", "custom"}
-)
-"""Objectives whose score is the sum (or mean) of the trees, without a transformation behind it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +70,7 @@ class Tree:
 
     def leaves(self, rows: Floats) -> Ints:
         """(N, F) feature values -> (N,) leaf index of each row."""
-        node = np.full(len(rows), 0 if len(self.feature) else -1, np.int32)
-        open_rows = np.flatnonzero(node >= 0)
-        while open_rows.size:
-            at = node[open_rows]
-            left = self.goes_left(at, rows[open_rows, self.feature[at]])
-            node[open_rows] = np.where(left, self.left[at], self.right[at])
-            open_rows = open_rows[node[open_rows] >= 0]
-        return ~node
+        return descend(self.feature, self.left, self.right, rows, self.goes_left)
 
     def outputs(self, rows: Floats, leaves: Ints) -> Floats:
         """(N,) what the tree adds to the score of rows that fell into `leaves`."""
@@ -111,6 +101,14 @@ class Tree:
                 stack += [int(self.right[node]), int(self.left[node])]
         return order
 
+    def depth(self) -> int:
+        """Splits on the longest way from the root to a leaf."""
+        depths = np.zeros(len(self.feature), np.int64)
+        for node in range(len(self.feature)):
+            inner = [child for child in (self.left[node], self.right[node]) if child >= 0]
+            depths[inner] = depths[node] + 1
+        return int(depths.max(initial=-1)) + 1
+
     def zero_goes_left(self) -> Bools:
         """(L - 1,) where each numeric split sends x = 0."""
         return np.where(self.missing == MISSING_ZERO, self.default_left, self.threshold >= 0)
@@ -119,6 +117,19 @@ class Tree:
         """(L - 1,) where each split sends NaN."""
         left = np.where(self.missing == MISSING_NAN, self.default_left, self.zero_goes_left())
         return left & (self.category < 0)
+
+
+def descend(
+    feature: Ints, left: Ints, right: Ints, rows: npt.NDArray[Any], goes_left: Callable[[Ints, npt.NDArray[Any]], Bools]
+) -> Ints:
+    """(N,) leaf of each row in a tree whose splits follow `goes_left(nodes, values of their features)`."""
+    node = np.full(len(rows), 0 if len(feature) else -1, np.int32)
+    waiting = np.flatnonzero(node >= 0)
+    while waiting.size:
+        at = node[waiting]
+        node[waiting] = np.where(goes_left(at, rows[waiting, feature[at]]), left[at], right[at])
+        waiting = waiting[node[waiting] >= 0]
+    return ~node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
