@@ -2,7 +2,7 @@
 
     python data/make_movielens.py OUT.csv
 
-The ratings are from GroupLens (Harper and Konstan 2015; for research, not for sale), as the R package dslabs ships them.
+The ratings are from GroupLens (Harper and Konstan 2015; for research only), as the R package dslabs ships them.
 """
 
 from __future__ import annotations

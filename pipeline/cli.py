@@ -96,6 +96,25 @@ def rank(
     commands.rank(package, data, events, queries, top, out)
 
 
+@app.command()
+def simulate(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="shop or video.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    events: Annotated[int, typer.Option("--events", help="About how many events the log gets.")] = 100_000,
+    seed: Annotated[int, typer.Option("--seed", help="Same seed and settings, same rows.")] = 7,
+    bias: Annotated[float, typer.Option("--bias", help="b of the examination probability 1 / position^b.")] = 1.0,
+    policy: Annotated[
+        float, typer.Option("--policy", help="0: shown by popularity and noise, 1: by true utility.")
+    ] = 0.2,
+    days: Annotated[int, typer.Option("--days", help="How long the log runs.")] = 49,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make a seeded shop or video log whose truth is known."""
+    from pipeline import commands
+
+    commands.simulate(kind, events, out, seed=seed, bias=bias, policy=policy, days=days, overwrite=overwrite)
+
+
 def _one_of(data: Path | None, events: Path | None) -> None:
     if (data is None) == (events is None):
         found = "neither --data nor --events" if data is None else "both --data and --events"

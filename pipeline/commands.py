@@ -40,6 +40,8 @@ from pipeline.run import (
     write_run,
 )
 from pipeline.scorer import Scorer
+from pipeline.simulate import STEPS
+from pipeline.simulate import simulate as write_world
 from pipeline.split import Parts
 
 
@@ -69,7 +71,7 @@ def check(config_path: Path, settings: Sequence[str]) -> None:
                 dataset.rows,
                 empty,
             )
-        LOG.info("%s features: %s", len(datasets.train.schema.names), ", ".join(datasets.train.schema.names))
+        LOG.info("%s features; `rankloom features` writes and explains them", len(datasets.train.schema.names))
 
 
 def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite: bool) -> None:
@@ -126,6 +128,26 @@ def rank(
     for name, count in scorer.unknown_levels(candidates).items():
         print(f"warning: {count} row(s) with a level of {name} that training never saw", file=sys.stderr)  # noqa: T201
     _write_ranked(ranked, out)
+
+
+def simulate(
+    kind: str, events: int, out: Path, *, seed: int, bias: float, policy: float, days: int, overwrite: bool
+) -> None:
+    """A seeded world, written as a log and its tables, with the truth beside them."""
+    with progress("simulating", STEPS) as advance:
+        made = write_world(
+            kind,
+            events,
+            out,
+            seed=seed,
+            bias=bias,
+            policy=policy,
+            days=days,
+            overwrite=overwrite,
+            progress=lambda step: advance(step, ""),
+        )
+    rows = f"{made.events:,} events of {made.queries:,} queries, {made.items:,} items and {made.users:,} users"
+    console.print(f"{rows} lie in {out}; truth.parquet holds what really was relevant.", markup=False)
 
 
 def _train_into(folder: Path, config: Config) -> None:

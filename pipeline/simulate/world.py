@@ -212,9 +212,9 @@ def examination(bias: float) -> Floats:
 
 
 def policy_score(draws: Draws, number: Ints, item: Ints, utility: Floats, popularity: Floats, policy: float) -> Floats:
-    """What the logging policy thinks of the pool (B, M), in whole hundredths: true utility, stale popularity, noise."""
+    """What the logging policy thinks of the pool (B, M), in whole tenths: true utility, stale popularity, noise."""
     noise = draws.bell("policy", number[:, None], item)
-    return np.rint(100.0 * (policy * utility + (1.0 - policy) * (0.3 * popularity + noise))) / 100.0
+    return np.rint(10.0 * (policy * utility + (1.0 - policy) * (0.3 * popularity + noise))) / 10.0
 
 
 def sigmoid(x: Floats) -> Floats:
