@@ -139,7 +139,8 @@ class Split(Section):
     by: Literal["auto", "time", "hash"] = "auto"
     valid: Duration | Share | None = None
     test: Duration | Share | None = None
-    gap: Duration = timedelta(0)
+    gap: Duration | None = None
+    """None: as long as the attribution window of a log, else nothing."""
 
 
 class Train(Section):
@@ -220,7 +221,7 @@ class Config(Section):
             raise ValueError(
                 "data.shown names the event kind of what was shown; without one, set candidates.from = 'sampled'"
             )
-        if self.data.is_log and "gap" in self.split.model_fields_set and self.split.gap < self.relevance.window:
+        if self.data.is_log and self.split.gap is not None and self.split.gap < self.relevance.window:
             raise ValueError(f"split.gap must be at least relevance.window ({_format_duration(self.relevance.window)})")
         return self
 
@@ -231,7 +232,9 @@ class Config(Section):
     @property
     def split_gap(self) -> timedelta:
         """The gap between parts: at least the attribution window of the labels, which would reach across otherwise."""
-        return max(self.split.gap, self.relevance.window) if self.data.is_log else self.split.gap
+        if self.split.gap is not None:
+            return self.split.gap
+        return self.relevance.window if self.data.is_log else timedelta(0)
 
     def resolved_convention(self, *, continuous: bool = False) -> Convention:
         """The run's NDCG: the preset or the table given, gain linear for continuous relevance unless said otherwise."""
@@ -241,9 +244,14 @@ class Config(Section):
         default_gain = {"gain": "linear"} if continuous else {}
         return Convention(**{**default_gain, **chosen})
 
+    def to_plain(self) -> dict[str, Any]:
+        """The resolved config in plain values; `config_from` reads it back to an equal one."""
+        plain: dict[str, Any] = _plain(self.model_dump(by_alias=True, exclude_none=True))
+        return plain
+
     def to_toml(self) -> str:
-        """The resolved config; `load_config` reads it back to an equal one."""
-        return tomli_w.dumps(_plain(self.model_dump(by_alias=True, exclude_none=True)))
+        """The same as TOML, for `load_config`."""
+        return tomli_w.dumps(self.to_plain())
 
 
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
@@ -267,7 +275,7 @@ def config_from(raw: Mapping[str, Any], source: str) -> Config:
     try:
         return Config.model_validate(raw)
     except ValidationError as error:
-        problems = [_sentence(dict(detail)) for detail in error.errors()]
+        problems = _sentences([dict(detail) for detail in error.errors()])
     listed = problems[0] if len(problems) == 1 else "\n" + "\n".join(f"  - {problem}" for problem in problems)
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     raise ConfigError(
@@ -300,8 +308,22 @@ def _value(text: str) -> Any:
         return text
 
 
+def _sentences(details: Sequence[dict[str, Any]]) -> list[str]:
+    """One per key: where a value may be of several kinds, pydantic reports each kind, and the first says enough."""
+    found: dict[str, str] = {}
+    for detail in details:
+        detail["loc"] = [str(part) for part in detail["loc"] if _is_key(part)]
+        found.setdefault(".".join(detail["loc"]), _sentence(detail))
+    return list(found.values())
+
+
+def _is_key(part: object) -> bool:
+    """Whether a part of a location is the user's, and not pydantic's name for one of several kinds of value."""
+    return not isinstance(part, str) or not ("[" in part or part.startswith(("constrained-", "function-")))
+
+
 def _sentence(detail: dict[str, Any]) -> str:
-    location = [str(part) for part in detail["loc"]]
+    location = detail["loc"]
     key = ".".join(location)
     if detail["type"] == "extra_forbidden":
         near = get_close_matches(location[-1], _known_keys(location[:-1]), n=1)

@@ -143,7 +143,12 @@ def _split(frames: dict[str, pl.DataFrame], config: Config) -> tuple[dict[str, p
         return frames, "by files"
     source = frames["table"] if "table" in frames else frames["train"]
     parts, described = split_table(
-        Table(source, ()), by=cut.by, valid=cut.valid, test=cut.test, gap=cut.gap, with_test="test" not in frames
+        Table(source, ()),
+        by=cut.by,
+        valid=cut.valid,
+        test=cut.test,
+        gap=config.split_gap,
+        with_test="test" not in frames,
     )
     split = {name: table.frame for name, table in parts.items()}
     if "test" not in frames:

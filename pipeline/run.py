@@ -135,7 +135,7 @@ def write_run(folder: Path, run: Run) -> None:
     manifest = {
         "definitions": run.parts.definitions,
         "relevance": {
-            "rule": run.config.model_dump(mode="json")["relevance"],
+            "rule": run.config.to_plain()["relevance"],
             "width": labels.width,
             "gains": labels.gains,
         },
@@ -148,7 +148,7 @@ def write_run(folder: Path, run: Run) -> None:
             "unseen_from": unseen_from.isoformat() if unseen_from else None,
         },
         "metrics": {"test": run.metrics["test"][MODEL], "valid": run.metrics["valid"][MODEL]},
-        "config": json.loads(run.config.model_dump_json(by_alias=True)),
+        "config": run.config.to_plain(),
         "best_iteration": run.ranker.best_iteration,
     }
     write_package(folder / PACKAGE, run.ranker.model_text, run.datasets.test, manifest)

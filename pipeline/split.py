@@ -81,11 +81,11 @@ def time_borders(times: pl.Series, *, valid: Size, test: Size, gap: timedelta, w
         raise DataError("no query has a timestamp", expected="a time per query", fix="set split.by = 'hash'")
     test_from = _border(times, end, test) if with_test else None
     valid_end = test_from - gap if test_from else end
-    valid_from = _border(times.filter(times < valid_end) if test_from else times, valid_end, valid)
-    borders = Borders(valid_from, test_from, gap)
+    earlier = times.filter(times < valid_end) if test_from else times
+    borders = Borders(_border(earlier, valid_end, valid), test_from, gap)
     if not (times < borders.train_until).any():
         raise DataError(
-            f"no query is left to train on: the last is of {end}, and {borders.describe()}",
+            f"no query is left to train on: the queries span {times.min()!s} to {end}, and {borders.describe()}",
             expected="queries before the valid part",
             fix="shorten split.valid, split.test or split.gap, or bring a longer log",
         )
@@ -146,11 +146,11 @@ def split_table(
 
 
 def _border(times: pl.Series, end: datetime, size: Size) -> datetime:
-    if isinstance(size, float):
+    if isinstance(size, float) and len(times):
         ordered = times.sort()
         border: datetime = ordered[max(0, min(len(ordered) - 1, round(len(ordered) * (1 - size))))]
         return border
-    return end - (size if size is not None else DEFAULT_LENGTH)
+    return end - (size if isinstance(size, timedelta) else DEFAULT_LENGTH)
 
 
 def _share(size: Size) -> float:
