@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from features.columns import EVENT, ITEM, QUERY, RELEVANCE, TIMESTAMP, VALUE
 from features.errors import DataError
 from features.log import require_kinds
 from features.queries import Queries
-from features.windows import from_fixed, to_fixed
+from features.windows import Floats, from_fixed, to_fixed
 
 _ASKED: Final = "asked"
 _TARGET: Final = "target"
@@ -100,13 +101,15 @@ def watch_relevance(
     if kind is not None:
         require_kinds(queries.events, [kind], role="relevance.watch")
     watched, counts = _watched(queries, kind, window)
+    needed: Floats | float
     if isinstance(targets, WatchTargets):
-        target = watched.select(ITEM).join(targets.frame, on=ITEM, how="left", maintain_order="left")[_TARGET]
-        counts["items_without_target"] = watched.filter(target.is_null())[ITEM].n_unique()
-        share = watched[VALUE] / target.fill_null(targets.default)
+        known = watched.select(ITEM).join(targets.frame, on=ITEM, how="left", maintain_order="left")[_TARGET]
+        counts["items_without_target"] = watched.filter(known.is_null())[ITEM].n_unique()
+        needed = known.fill_null(targets.default).to_numpy()
     else:
-        share = watched[VALUE] / targets
-    return _finish(queries, watched.with_columns(share.clip(0.0, 1.0).alias(RELEVANCE)), window, counts)
+        needed = targets
+    share = np.minimum(watched[VALUE].to_numpy() / needed, 1.0)
+    return _finish(queries, watched.with_columns(pl.Series(RELEVANCE, share)), window, counts)
 
 
 def item_targets(items: pl.DataFrame, column: str) -> WatchTargets:
@@ -154,7 +157,8 @@ def _watched(queries: Queries, kind: str | None, window: timedelta | None) -> tu
     timed = inside.filter(pl.col(VALUE).is_not_null())
     counts["events_without_value"] = inside.height - timed.height
     summed = timed.group_by(QUERY, ITEM).agg(to_fixed(pl.col(VALUE)).sum())
-    return summed.with_columns(from_fixed(pl.col(VALUE))).sort(QUERY, ITEM), counts
+    seconds = from_fixed(summed[VALUE].to_numpy())
+    return summed.with_columns(pl.Series(VALUE, seconds)).sort(QUERY, ITEM), counts
 
 
 def _finish(queries: Queries, judged: pl.DataFrame, window: timedelta | None, counts: dict[str, int]) -> Relevance:

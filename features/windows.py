@@ -45,9 +45,9 @@ def to_fixed(values: pl.Expr) -> pl.Expr:
     return (values * FIXED_POINT).round().cast(pl.Int64)
 
 
-def from_fixed(values: pl.Expr) -> pl.Expr:
-    """Int64 in ten-thousandths -> Float64."""
-    return values.cast(pl.Float64) / FIXED_POINT
+def from_fixed(values: Ints) -> Floats:
+    """(N,) ten-thousandths -> (N,) Float64, each the nearest to the true quotient."""
+    return values / FIXED_POINT
 
 
 def _arrival(delay: Mapping[str, timedelta]) -> pl.Expr:
@@ -219,8 +219,7 @@ class Lookup:
 
     def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
         """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
-        fixed = self._difference("total", kinds, self._history.timeline.fixed_values, window)
-        return fixed / FIXED_POINT
+        return from_fixed(self._difference("total", kinds, self._history.timeline.fixed_values, window))
 
     def valued(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
         """How many of the events have a value."""
