@@ -96,3 +96,58 @@ def expected_dcg(scores: Sequence[float], relevance: Sequence[float], k: int | N
         seen = [discount(place, convention) for place in places if k is None or place <= k]
         total += gain(relevance[row], convention) * sum(seen) / len(places)
     return total
+
+
+def precision(hits: Sequence[int], k: int | None) -> float:
+    return sum(hits[:k]) / (k or len(hits))
+
+
+def recall(hits: Sequence[int], k: int | None, known: int) -> float:
+    return sum(hits[:k]) / known
+
+
+def reciprocal_rank(hits: Sequence[int], k: int | None) -> float:
+    return next((1 / i for i, hit in enumerate(hits[:k], start=1) if hit), 0.0)
+
+
+def average_precision(hits: Sequence[int], k: int | None, known: int) -> float:
+    return sum(sum(hits[:i]) / i for i, hit in enumerate(hits[:k], start=1) if hit) / known
+
+
+def rbp(hits: Sequence[int], k: int | None, persistence: float) -> float:
+    return (1 - persistence) * sum(persistence ** (i - 1) for i, hit in enumerate(hits[:k], start=1) if hit)
+
+
+def err(grades: Sequence[float], k: int | None, max_grade: float) -> float:
+    total, reached = 0.0, 1.0
+    for i, grade in enumerate(grades[:k], start=1):
+        stops = (2**grade - 1) / 2**max_grade
+        total += reached * stops / i
+        reached *= 1 - stops
+    return total
+
+
+def auc(scores: Sequence[float], hits: Sequence[int]) -> float:
+    pairs = [(a, b) for a, x in zip(scores, hits, strict=True) if x for b, y in zip(scores, hits, strict=True) if not y]
+    return sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs) if pairs else math.nan
+
+
+def alpha_dcg(
+    gains: Sequence[float], topics: Sequence[set], alpha: float, k: int | None, convention: Convention
+) -> float:
+    total = 0.0
+    seen: list[Any] = []
+    for i, (own, about) in enumerate(zip(gains[:k], topics[:k], strict=True), start=1):
+        total += own * sum((1 - alpha) ** seen.count(topic) for topic in about) * discount(i, convention)
+        seen += about if own > 0 else []
+    return total
+
+
+def best_alpha_dcg(
+    gains: Sequence[float], topics: Sequence[set], alpha: float, k: int, convention: Convention
+) -> float:
+    """By trying all orders."""
+    return max(
+        alpha_dcg([gains[row] for row in order], [topics[row] for row in order], alpha, k, convention)
+        for order in itertools.permutations(range(len(gains)))
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from pipeline.metrics.conventions import MAX_GAIN, Convention
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+Cuts = int | Sequence[int | None] | None
+Ragged = tuple[npt.ArrayLike, npt.ArrayLike]
+"""(values, sizes): the values of all queries end to end, and how many belong to each."""
 
 _RELEVANCE_TYPES = {
     np.dtype(kept): np.dtype(used)
@@ -94,6 +97,41 @@ def check_relevance(values: Array, convention: Convention, name: str = "relevanc
     if isinstance(convention.gain, tuple) and values.dtype.kind == "f" and (values != np.floor(values)).any():
         index = int(np.argmax(values != np.floor(values)))
         raise ValueError(f"{name}[{index}] is {values[index]}; a table of gains takes whole grades only")
+
+
+def full_relevance(ideal: Ragged | None, relevance: Array, starts: Ints, convention: Convention) -> tuple[Array, Ints]:
+    """The relevances of all known items; none where no `ideal` is given."""
+    if ideal is None:
+        return relevance[:0], np.zeros(len(starts), np.int64)
+    values, sizes = ideal
+    full = as_relevance(values, "ideal")
+    full_starts = as_starts(sizes, len(full), name="sizes of ideal", smallest=0)
+    if len(full_starts) != len(starts):
+        raise ValueError(f"ideal has {len(full_starts) - 1} queries, groups has {len(starts) - 1}")
+    check_relevance(full, convention, "ideal")
+    _check_cover(full, full_starts, relevance, starts)
+    return full, full_starts
+
+
+def _check_cover(full: Array, full_starts: Ints, relevance: Array, starts: Ints) -> None:
+    """Every positive relevance of a list must be among those of its ideal, as often as in the list."""
+    narrow = np.float32 if np.float32 in (full.dtype, relevance.dtype) else np.float64
+    values = np.concatenate([relevance, full]).astype(narrow)
+    queries = np.concatenate([_query_of_rows(starts), _query_of_rows(full_starts)])
+    surplus = np.repeat([1, -1], [len(relevance), len(full)])
+    order = np.lexsort((values, queries))
+    values, queries, surplus = values[order], queries[order], surplus[order]
+    firsts = np.flatnonzero(np.r_[True, (np.diff(values) != 0) | (np.diff(queries) != 0)])
+    lacking = (np.add.reduceat(surplus, firsts) > 0) & (values[firsts].astype(np.float64) > 0)
+    if lacking.any():
+        first = firsts[lacking.argmax()]
+        raise ValueError(
+            f"ideal of query {queries[first]} has too few items of relevance {values[first]:g}; it must cover the list"
+        )
+
+
+def _query_of_rows(starts: Ints) -> Ints:
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def largest_relevance(convention: Convention) -> float:

@@ -1,8 +1,7 @@
 """Loops over queries, compiled by Numba for the types that they meet and cached on disk.
 
-A query is never sorted whole where only its top counts: a first pass finds a score that enough items reach,
-a second one collects those that reach it, and only these few are ranked, by counting who is above whom.
-All of it is free of unpredictable branches, so that the processor's vector units do the work.
+A query is not sorted whole where only its top counts: a first pass finds a score that enough items reach, a second
+collects those, and only these few are ranked, by counting who is above whom. No branch of it is hard to predict.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,16 @@ import numpy.typing as npt
 
 from pipeline.metrics.arrays import (
     Array,
+    Cuts,
     Ints,
+    Ragged,
     as_cuts,
     as_relevance,
     as_scores,
     as_starts,
     check_finite,
     check_relevance,
+    full_relevance,
     largest_relevance,
 )
 from pipeline.metrics.conventions import Convention, Floats, discount_values, gain_values
@@ -29,10 +32,6 @@ if TYPE_CHECKING:
     from pipeline.metrics import kernels
 
 DEFAULT = Convention()
-
-Cuts = int | None | Sequence[int | None]
-Ragged = tuple[npt.ArrayLike, npt.ArrayLike]
-"""(values, sizes): the values of all queries end to end, and how many belong to each."""
 
 TABLE_GRADES = 4096
 """Integer relevance up to here gets its gains from a table."""
@@ -176,7 +175,7 @@ def _evaluate(
     if len(score) != len(truth):
         raise ValueError(f"there are {len(score)} scores and {len(truth)} relevances")
     starts = as_starts(groups, len(score))
-    full, full_starts = _full_relevance(ideal, truth, starts, convention)
+    full, full_starts = full_relevance(ideal, truth, starts, convention)
     truth, full = _alike(truth, full, convention)
     longest = int(max(np.diff(starts).max(), np.diff(full_starts).max()))
     cuts, several = as_cuts(k, longest)
@@ -250,41 +249,6 @@ def _ideal_code(convention: Convention, ideal: Ragged | None) -> int:
     if convention.ideal == "retrieved":
         return kernels.IDEAL_RETRIEVED
     return kernels.IDEAL_FULL if convention.ideal == "all" and ideal is not None else kernels.IDEAL_OWN
-
-
-def _full_relevance(ideal: Ragged | None, relevance: Array, starts: Ints, convention: Convention) -> tuple[Array, Ints]:
-    """The relevances of all known items; none where no `ideal` is given."""
-    if ideal is None:
-        return relevance[:0], np.zeros(len(starts), np.int64)
-    values, sizes = ideal
-    full = as_relevance(values, "ideal")
-    full_starts = as_starts(sizes, len(full), name="sizes of ideal", smallest=0)
-    if len(full_starts) != len(starts):
-        raise ValueError(f"ideal has {len(full_starts) - 1} queries, groups has {len(starts) - 1}")
-    check_relevance(full, convention, "ideal")
-    _check_cover(full, full_starts, relevance, starts)
-    return full, full_starts
-
-
-def _check_cover(full: Array, full_starts: Ints, relevance: Array, starts: Ints) -> None:
-    """Every positive relevance of a list must be among those of its ideal, as often as in the list."""
-    narrow = np.float32 if np.float32 in (full.dtype, relevance.dtype) else np.float64
-    values = np.concatenate([relevance, full]).astype(narrow)
-    queries = np.concatenate([_query_of_rows(starts), _query_of_rows(full_starts)])
-    surplus = np.repeat([1, -1], [len(relevance), len(full)])
-    order = np.lexsort((values, queries))
-    values, queries, surplus = values[order], queries[order], surplus[order]
-    firsts = np.flatnonzero(np.r_[True, (np.diff(values) != 0) | (np.diff(queries) != 0)])
-    lacking = (np.add.reduceat(surplus, firsts) > 0) & (values[firsts].astype(np.float64) > 0)
-    if lacking.any():
-        first = firsts[lacking.argmax()]
-        raise ValueError(
-            f"ideal of query {queries[first]} has too few items of relevance {values[first]:g}; it must cover the list"
-        )
-
-
-def _query_of_rows(starts: Ints) -> Ints:
-    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def _shared(work: Callable[[int, int], bool], starts: Ints, threads: int) -> list[bool]:

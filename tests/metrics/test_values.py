@@ -40,11 +40,16 @@ BY_POSITION = -np.arange(10.0)
 EXACT = {"rel": 1e-12, "abs": 1e-15}
 
 
-@pytest.mark.parametrize("case", GOLDEN, ids=lambda case: case["case"])
-@pytest.mark.parametrize("library", LIBRARIES)
+ANSWERS = [
+    pytest.param(library, case, id=f"{library}: {case['case']}")
+    for library in LIBRARIES
+    for case in GOLDEN
+    if not (case["tied_scores"] and library.startswith("ranx"))  # ranx sorts ties unstably
+]
+
+
+@pytest.mark.parametrize(("library", "case"), ANSWERS)
 def test_preset_equals_its_library(library, case):
-    if case["tied_scores"] and library.startswith("ranx"):
-        pytest.skip("ranx sorts ties unstably")
     scores = np.concatenate([query["scores"] for query in case["queries"]])
     relevance = np.concatenate([query["relevance"] for query in case["queries"]])
     groups = [len(query["scores"]) for query in case["queries"]]
