@@ -36,7 +36,7 @@ _STREAMED: Final = ("events", "queries", "truth")
 _BLOCK_QUERIES: Final = 16_384
 _ROW_GROUP: Final = 250_000
 _ZSTD_LEVEL: Final = 9
-"""A sixteenth smaller than the default, and as fast; what lies behind it is slow."""
+"""A sixteenth smaller than the default, and hardly slower; the levels beyond are."""
 
 
 @dataclass(frozen=True, slots=True)
