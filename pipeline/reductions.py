@@ -5,7 +5,9 @@ NaN means "this query has no value" (a query without a relevant item, say) and i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +15,18 @@ import polars as pl
 
 from pipeline.metrics import Convention, gain_values
 from pipeline.metrics.arrays import as_relevance, as_starts, check_relevance
+from pipeline.metrics.measures import rank_lists
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MIN_RELEVANT = 3
 """A query with fewer relevant items is thin: its value hangs on one or two of them."""
+
+FEW = 30
+"""Fewer queries than this make an interval that should not be relied on."""
+
+NO_STRATUM = "(none)"
 
 BLOCKS = 10_000
 """More units than this are summed in so many random blocks before they are resampled: the spread is the same."""
@@ -95,6 +103,79 @@ def paired_interval(
     return bootstrap_interval(
         first - second, clusters=clusters, weights=weights, repetitions=repetitions, level=level, seed=seed
     )
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Some of the queries: how many there are, and the interval over those of them that have a value."""
+
+    name: str
+    queries: int
+    interval: Interval
+
+    @property
+    def few(self) -> bool:
+        """Too few queries with a value for the interval to be relied on."""
+        return self.interval.n < FEW
+
+
+def strata_by_count(
+    values: npt.ArrayLike, relevant: npt.ArrayLike, *, edges: Sequence[int] = (5, 20), seed: int = 0
+) -> list[Stratum]:
+    """Strata by the number of relevant items (Q,): [0, 5), [5, 20), [20, ...); an edge belongs to the upper stratum.
+
+    All strata are there, empty ones too, and hold all queries together.
+    """
+    borders = [0, *edges]
+    names = [f"[{low}, {high})" for low, high in pairwise(borders)] + [f"[{borders[-1]}, ...)"]
+    place = np.searchsorted(borders, np.asarray(relevant), side="right") - 1
+    return strata_by_label(values, [names[index] for index in place], names=names, seed=seed)
+
+
+def strata_by_label(
+    values: npt.ArrayLike,
+    labels: Sequence[object] | pl.Series,
+    *,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> list[Stratum]:
+    """Strata by any column (Q,), in the order of `names`, or else of the labels. Queries of no stratum come last."""
+    every = np.asarray(values, np.float64)
+    column = pl.Series(labels, strict=False).cast(pl.String)
+    if len(column) != len(every):
+        raise ValueError(f"there are {len(every)} values and {len(column)} labels")
+    wanted = list(names) if names is not None else column.drop_nulls().unique().sort().to_list()
+    inside = {name: (column == name).fill_null(value=False).to_numpy() for name in wanted}
+    outside = ~np.any([*inside.values(), np.zeros(len(every), bool)], axis=0)
+    if outside.any():
+        inside[NO_STRATUM] = outside
+    return [
+        Stratum(name, int(chosen.sum()), bootstrap_interval(every[chosen], seed=seed))
+        for name, chosen in inside.items()
+    ]
+
+
+def composite(values: Mapping[str, npt.ArrayLike], weights: Mapping[str, float]) -> Floats:
+    """Weighted sum of metrics by name, such as 0.7 ndcg@10 + 0.2 diversity@10 + 0.1 coverage@10.
+
+    Values are numbers, or (Q,) per query; a number counts alike for every query, and NaN makes the sum NaN.
+    """
+    unknown = [name for name in weights if name not in values]
+    if unknown or not weights:
+        raise ValueError(f"no metric {', '.join(unknown) or 'is weighted'}; there are {', '.join(values)}")
+    parts = [weight * np.asarray(values[name], np.float64) for name, weight in weights.items()]
+    total: Floats = np.sum(np.broadcast_arrays(*parts), axis=0)
+    return total
+
+
+def share_of_ties(scores: npt.ArrayLike, groups: npt.ArrayLike, k: int | None = None) -> float:
+    """Share of the first k places of all queries whose score another item of the query has too."""
+    lists = rank_lists(scores, groups, k, ties="average")
+    query = np.repeat(np.arange(len(lists.sizes)), lists.sizes)
+    start = lists.starts[query]
+    block = start + lists.ends - 1
+    tied = np.bincount(block)[block] > 1
+    return float(tied[np.arange(len(block)) - start < lists.cuts[0]].mean())
 
 
 def count_empty(relevance: npt.ArrayLike, groups: npt.ArrayLike, *, gain: str | tuple[float, ...] = "exp2") -> int:
