@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -51,6 +51,16 @@ class WatchTargets:
 
     frame: pl.DataFrame
     default: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types, for the package."""
+        return {"items": self.frame[ITEM].to_list(), "targets": self.frame[_TARGET].to_list(), "default": self.default}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> WatchTargets:
+        """The inverse of `to_dict`."""
+        targets = pl.Series(_TARGET, data["targets"], dtype=pl.Float64)
+        return cls(pl.DataFrame([pl.Series(ITEM, data["items"]), targets]), data["default"])
 
 
 def tier_relevance(queries: Queries, tiers: Mapping[str, float], *, window: timedelta | None = None) -> Relevance:

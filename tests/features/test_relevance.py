@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import polars as pl
@@ -127,3 +128,10 @@ def test_ratings_when_the_column_is_missing_or_text_then_refused():
         rating_relevance(queries, column="stars")
     with pytest.raises(DataError, match="column 'badge' is text"):
         rating_relevance(queries, column="badge")
+
+
+def test_targets_when_kept_as_json_then_the_same():
+    targets = item_targets(pl.DataFrame({"item": ["a", "b"], "duration": [0.1, 1e300]}), "duration")
+    again = WatchTargets.from_dict(json.loads(json.dumps(targets.to_dict())))
+    assert again.frame.equals(targets.frame)
+    assert again.default == targets.default
