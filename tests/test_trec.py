@@ -64,7 +64,7 @@ def test_faults_name_their_line(read, content, message, written):
 
 
 def test_missing_and_broken_files_are_refused(written, tmp_path):
-    with pytest.raises(DataError, match="no file .*absent"):
+    with pytest.raises(DataError, match=r"no file .*absent"):
         read_run(tmp_path / "absent")
     for broken in (b"not gzip", gzip.compress(b"1 Q0 a 1 0.5 t\n" * 1000)[:60]):
         with pytest.raises(DataError, match="cannot be read behind line"):
