@@ -73,13 +73,32 @@ def load_model(text: str) -> Booster:
         return lightgbm.Booster(model_str=text)
 
 
-def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1) -> Floats:
-    """(N, F) features in model order, Float32 and Int32 codes -> (N,) raw scores, float64."""
+def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1, rounds: int | None = None) -> Floats:
+    """(N, F) features in model order, Float32 and Int32 codes -> (N,) raw scores of the first `rounds` trees, float64.
+
+    None: of all trees.
+    """
     if features.height == 0:
         return np.empty(0)
-    names = [f"Column_{i}" for i in range(features.width)]
-    frame = features.rename(dict(zip(features.columns, names, strict=True)))
-    return np.asarray(booster.predict(frame, raw_score=True, num_threads=threads, validate_features=False))
+    kept = {} if rounds is None else {"num_iteration": rounds}
+    frame = _positional(features)
+    return np.asarray(booster.predict(frame, raw_score=True, num_threads=threads, validate_features=False, **kept))
+
+
+def contributions(booster: Booster, features: pl.DataFrame, *, threads: int = 1) -> Floats:
+    """(N, F) features -> (N, F + 1) SHAP values (Lundberg et al. 2018): a column per feature, then the mean score.
+
+    The values of a row sum to its score.
+    """
+    if features.height == 0:
+        return np.empty((0, features.width + 1))
+    frame = _positional(features)
+    return np.asarray(booster.predict(frame, pred_contrib=True, num_threads=threads, validate_features=False))
+
+
+def gain_importance(booster: Booster) -> Floats:
+    """(F,) what the splits on each feature gained in training."""
+    return np.asarray(booster.feature_importance("gain"), np.float64)
 
 
 def dump_model(booster: Booster) -> dict[str, Any]:
@@ -96,6 +115,12 @@ def builtin_ndcg(dataset: RankingDataset, scores: Floats, ks: Sequence[int]) -> 
     data.set_init_score(scores)
     booster = lightgbm.Booster(settings, data)
     return {int(result[1].rpartition("@")[2]): float(result[2]) for result in booster.eval_train()}
+
+
+def _positional(features: pl.DataFrame) -> pl.DataFrame:
+    """Columns named by their place: LightGBM reads some characters of names as its own."""
+    names = [f"Column_{i}" for i in range(features.width)]
+    return features.rename(dict(zip(features.columns, names, strict=True)))
 
 
 def _lightgbm_dataset(

@@ -33,6 +33,7 @@ from pipeline.run import (
     METRICS,
     PACKAGE,
     PER_QUERY,
+    RANKED,
     Timings,
     build_datasets,
     run_training,
@@ -114,6 +115,7 @@ def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | 
         with new_folder(out, marker=METRICS, overwrite=overwrite) as folder:
             (folder / METRICS).write_text(to_json(metrics), "utf-8")
             judged.per_query().write_parquet(folder / PER_QUERY)
+            judged.rows().write_parquet(folder / RANKED)
     console.print(result_table(metrics))
     console.print(result_caption(metrics), markup=False)
 

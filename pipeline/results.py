@@ -10,15 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.columns import QUERY, USER
+from features.columns import QUERY, RELEVANCE, SCORE, USER
 from pipeline.baselines import best_feature, column_scores, named_scores, random_scores
 from pipeline.dataset import RankingDataset
 from pipeline.metrics import Convention, ndcg_per_query
+from pipeline.package import with_levels
 from pipeline.reductions import Interval, bootstrap_interval, count_empty, count_thin, count_trivial, paired_interval
 
 Floats = npt.NDArray[np.float64]
 
 MODEL, RANDOM, BEST_FEATURE = "model", "random", "best_feature"
+
+
+def score_of(ranker: str) -> str:
+    """The column of a ranker's scores beside the rows it ranked."""
+    return f"{SCORE}.{ranker}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,14 @@ class Judgement:
         """query, then the model's ndcg@k; null where the query has no value."""
         columns = {f"ndcg@{k}": self.values[MODEL][i] for i, k in enumerate(self.ks)}
         return pl.DataFrame({QUERY: self.dataset.queries, **columns}).fill_nan(None)
+
+    def rows(self) -> pl.DataFrame:
+        """Every row that was ranked: its keys and fields, relevance, categories, and `score_of(ranker)` of each."""
+        known = self.dataset.keys.with_columns(pl.Series(RELEVANCE, self.dataset.relevance))
+        schema = self.dataset.schema
+        levels = with_levels(self.dataset.features.select(schema.categorical), schema.features)
+        scores = {score_of(ranker): self.scores[ranker] for ranker in self.values}
+        return pl.concat([known, levels, pl.DataFrame(scores)], how="horizontal")
 
     def mean(self, ranker: str, k: int) -> float:
         return float(np.nanmean(self.values[ranker][self.ks.index(k)]))

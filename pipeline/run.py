@@ -28,7 +28,7 @@ from pipeline.split import Parts
 from pipeline.train import Ranker, train_ranker
 
 METRICS, PER_QUERY, CONFIG, LOG_FILE, PACKAGE = "metrics.json", "per_query.parquet", "config.toml", "log.txt", "package"
-REJECTED = "rejected.parquet"
+REJECTED, RANKED = "rejected.parquet", "ranked.parquet"
 TRUTH, RANDOM_ORDER = "true relevance", "randomised queries"
 
 
@@ -125,10 +125,11 @@ def run_training(parts: Parts, config: Config, *, timings: Timings, on_round: Ca
 
 
 def write_run(folder: Path, run: Run) -> None:
-    """config.toml, metrics.json, per_query.parquet, rejected.parquet (of a log) and package/ into `folder`."""
+    """config.toml, metrics.json, per_query.parquet, ranked.parquet, rejected.parquet (of a log) and package/."""
     (folder / CONFIG).write_text(run.config.to_toml(), "utf-8")
     (folder / METRICS).write_text(to_json(run.metrics), "utf-8")
     run.test.per_query().write_parquet(folder / PER_QUERY)
+    run.test.rows().write_parquet(folder / RANKED)
     if run.parts.rejected is not None:
         run.parts.rejected.write_parquet(folder / REJECTED)
     labels, unseen_from = run.datasets.labels, run.parts.unseen_from
