@@ -24,7 +24,8 @@ def order_rows(frame: pl.DataFrame) -> pl.DataFrame:
     keys = [pl.col(QUERY), hashes, pl.col(ITEM)]
     if TIMESTAMP in frame.columns:
         keys.insert(0, pl.col(TIMESTAMP).min().over(QUERY))
-    return frame.sort(keys, maintain_order=True)
+    order = frame.select(pl.arg_sort_by(keys, maintain_order=True)).to_series()
+    return frame if order.is_sorted() else frame[order]
 
 
 def join_rows(

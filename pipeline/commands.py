@@ -34,6 +34,7 @@ from pipeline.run import (
     PACKAGE,
     PER_QUERY,
     RANKED,
+    Datasets,
     Timings,
     build_datasets,
     run_training,
@@ -43,7 +44,7 @@ from pipeline.run import (
 from pipeline.scorer import Scorer
 from pipeline.simulate import STEPS
 from pipeline.simulate import simulate as write_world
-from pipeline.split import Parts
+from pipeline.split import Origin, Parts
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -60,8 +61,7 @@ def check(config_path: Path, settings: Sequence[str]) -> None:
     """Reads config and data, and says what is there: counts, rejected rows by rule, parts. Trains nothing."""
     config = load_config(config_path, settings)
     with logging_to(None):
-        parts = _load_parts(config)
-        datasets = build_datasets(parts, config, config.resolved_convention(continuous=parts.continuous))
+        datasets, _ = _load_datasets(config, Timings())
         for part in ("train", "valid", "test"):
             dataset = getattr(datasets, part)
             empty = int((~dataset.has_positive).sum())
@@ -154,18 +154,18 @@ def simulate(
 
 def _train_into(folder: Path, config: Config) -> None:
     timings = Timings()
-    with timings.step("read"):
-        parts = _load_parts(config)
+    datasets, origin = _load_datasets(config, timings)
     with progress("training", config.train.rounds) as advance:
         run = run_training(
-            parts,
+            datasets,
+            origin,
             config,
             timings=timings,
             on_round=lambda done, value: advance(done, f"ndcg@{config.train_k} {value:.4f}"),
         )
     counts = run.metrics["queries"]
     LOG.info("Queries: %s train, %s valid, %s test.", counts["train"], counts["valid"], counts["test"])
-    if run.parts.continuous:
+    if run.origin.continuous:
         width = run.datasets.labels.max_error
         LOG.info(
             "Relevance is continuous: %s gain, levels for LightGBM off by at most %.3g.",
@@ -185,11 +185,20 @@ def _train_into(folder: Path, config: Config) -> None:
     write_run(folder, run)
 
 
+def _load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
+    """The tables are let go once the datasets are built of them: training needs the memory."""
+    with timings.step("read"):
+        parts = _load_parts(config)
+    with timings.step("dataset"):
+        convention = config.resolved_convention(continuous=parts.origin.continuous)
+        return build_datasets(parts, config, convention), parts.origin
+
+
 def _load_parts(config: Config) -> Parts:
     parts = log.load_parts(config) if config.data.is_log else readymade.load_parts(config)
-    for note in parts.notes:
+    for note in parts.origin.notes:
         LOG.info("%s", note)
-    LOG.info("Split: %s.", parts.split)
+    LOG.info("Split: %s.", parts.origin.split)
     return parts
 
 

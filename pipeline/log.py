@@ -34,7 +34,7 @@ from features.relevance import (
 from features.table import Table, build_table
 from pipeline.config import Config
 from pipeline.readymade import present_columns, read_rows
-from pipeline.split import Borders, Parts, assign_by_time, time_borders
+from pipeline.split import Borders, Origin, Parts, assign_by_time, time_borders
 
 _EVENT_COLUMNS = (QUERY, ITEM, USER, TIMESTAMP, EVENT, VALUE, POSITION, SESSION)
 SHOWN_ORDER = f"-{POSITION}"
@@ -62,8 +62,7 @@ def load_parts(config: Config) -> Parts:
     part = assign_by_time(table.frame[TIMESTAMP], borders)
     tables = {name: Table(table.frame.filter(part == name), table.features) for name in ("train", "valid", "test")}
     _check_parts(tables, borders)
-    return Parts(
-        **tables,
+    origin = Origin(
         split=borders.describe(),
         notes=(*_notes(asked, closed, relevance, candidates), *_pool_note(config)),
         rivals=rivals_in(table),
@@ -72,6 +71,7 @@ def load_parts(config: Config) -> Parts:
         rejected=asked.events.rejected,
         continuous=_is_continuous(config, relevance),
     )
+    return Parts(**tables, origin=origin)
 
 
 def read_log(config: Config, events: Path | None = None) -> Asked:

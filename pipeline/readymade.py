@@ -20,7 +20,7 @@ from features.table import Table
 from pipeline.config import Config, Data
 from pipeline.dataset import check_ids
 from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
-from pipeline.split import Parts, split_table
+from pipeline.split import Origin, Parts, split_table
 
 _KEYS = (QUERY, ITEM, RELEVANCE, TIMESTAMP, USER, POSITION)
 
@@ -38,8 +38,8 @@ def load_parts(config: Config) -> Parts:
     frames, described = _split(frames, config)
     _check_apart(frames)
     tables = _as_tables(frames, names, config.features.categories)
-    continuous = config.relevance.levels is not None
-    return Parts(tables["train"], tables["valid"], tables["test"], described, continuous=continuous)
+    origin = Origin(described, continuous=config.relevance.levels is not None)
+    return Parts(tables["train"], tables["valid"], tables["test"], origin)
 
 
 def read_rows(

@@ -24,7 +24,7 @@ from pipeline.metrics import Convention
 from pipeline.package import write_package
 from pipeline.readymade import read_rows
 from pipeline.results import MODEL, Judgement, Rivals, judge, query_counts, warnings
-from pipeline.split import Parts
+from pipeline.split import Origin, Parts
 from pipeline.train import Ranker, train_ranker
 
 METRICS, PER_QUERY, CONFIG, LOG_FILE, PACKAGE = "metrics.json", "per_query.parquet", "config.toml", "log.txt", "package"
@@ -55,6 +55,7 @@ class Datasets:
     valid: RankingDataset
     test: RankingDataset
     labels: LabelRule
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Run:
     """All that a run found out; `write` turns it into a folder."""
 
     config: Config
-    parts: Parts
+    origin: Origin
     datasets: Datasets
     ranker: Ranker
     rivals: Rivals
@@ -75,25 +76,25 @@ class Run:
 def build_datasets(parts: Parts, config: Config, convention: Convention) -> Datasets:
     """Checked datasets of one schema and one label rule. Raises DatasetError."""
     tops = [_top_relevance(table.frame) for table in (parts.train, parts.valid, parts.test)]
-    if parts.continuous:
+    if parts.origin.continuous:
         labels = levels(convention.gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
     else:
         labels = grades(convention.gain, max(tops))
     train = RankingDataset.build(parts.train, labels=labels, part="train")
     valid = RankingDataset.build(parts.valid, labels=labels, part="valid", schema=train.schema)
     test = RankingDataset.build(parts.test, labels=labels, part="test", schema=train.schema)
-    return Datasets(train, valid, test, labels)
+    return Datasets(train, valid, test, labels, tuple(labels.warnings(tops[0])))
 
 
-def run_training(parts: Parts, config: Config, *, timings: Timings, on_round: Callable[[int, float], None]) -> Run:
+def run_training(
+    datasets: Datasets, origin: Origin, config: Config, *, timings: Timings, on_round: Callable[[int, float], None]
+) -> Run:
     """Trains and judges the model beside its rivals. Raises what the trainer and the rivals raise."""
-    convention = config.resolved_convention(continuous=parts.continuous)
-    with timings.step("dataset"):
-        datasets = build_datasets(parts, config, convention)
+    convention = config.resolved_convention(continuous=origin.continuous)
     with timings.step("train"):
         ranker = train_ranker(datasets.train, datasets.valid, config, on_round)
     with timings.step("evaluate"):
-        rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=parts.rivals, named=config.baselines)
+        rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=origin.rivals, named=config.baselines)
 
         def judged(dataset: RankingDataset, text: str) -> Judgement:
             scores = {MODEL: predict(load_model(text), dataset.features), **rivals.scores(dataset)}
@@ -120,8 +121,8 @@ def run_training(parts: Parts, config: Config, *, timings: Timings, on_round: Ca
         "parity": parity,
         "timings": timings.seconds,
     }
-    found = [*datasets.labels.warnings(_top_relevance(parts.train.frame)), *warnings(test, counts)]
-    return Run(config, parts, datasets, ranker, rivals, valid, test, metrics, tuple(found))
+    found = (*datasets.warnings, *warnings(test, counts))
+    return Run(config, origin, datasets, ranker, rivals, valid, test, metrics, found)
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -130,11 +131,11 @@ def write_run(folder: Path, run: Run) -> None:
     (folder / METRICS).write_text(to_json(run.metrics), "utf-8")
     run.test.per_query().write_parquet(folder / PER_QUERY)
     run.test.rows().write_parquet(folder / RANKED)
-    if run.parts.rejected is not None:
-        run.parts.rejected.write_parquet(folder / REJECTED)
-    labels, unseen_from = run.datasets.labels, run.parts.unseen_from
+    if run.origin.rejected is not None:
+        run.origin.rejected.write_parquet(folder / REJECTED)
+    labels, unseen_from = run.datasets.labels, run.origin.unseen_from
     manifest = {
-        "definitions": run.parts.definitions,
+        "definitions": run.origin.definitions,
         "relevance": {
             "rule": run.config.to_plain()["relevance"],
             "width": labels.width,

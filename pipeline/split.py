@@ -53,8 +53,8 @@ class Borders:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The tables of the three parts, and what a run says, keeps and compares with.
+class Origin:
+    """Where the parts come from: what a run says, keeps and compares with, long after their tables are gone.
 
     `split` describes the split, `notes` the data. `rivals`: ranker -> a column or expression beside the features.
     `definitions`: how the features are made from a log, with everything fitted, for the package; None where they came
@@ -62,9 +62,6 @@ class Parts:
     `continuous`: relevance is no whole grade, and is cut into levels for LightGBM.
     """
 
-    train: Table
-    valid: Table
-    test: Table
     split: str
     notes: tuple[str, ...] = ()
     rivals: Mapping[str, str] = field(default_factory=dict)
@@ -72,6 +69,16 @@ class Parts:
     unseen_from: datetime | None = None
     rejected: pl.DataFrame | None = None
     continuous: bool = False
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The tables of the three parts."""
+
+    train: Table
+    valid: Table
+    test: Table
+    origin: Origin
 
 
 def time_borders(times: pl.Series, *, valid: Size, test: Size, gap: timedelta, with_test: bool = True) -> Borders:
