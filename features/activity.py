@@ -45,7 +45,7 @@ def _counts(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
 
 
 def _rates(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
-    if log.shown is None:
+    if log.shown is None or log.shown in log.interactions:
         return
     for kind in log.interactions:
         for suffix, window in _spans(log):

@@ -24,6 +24,8 @@ LABEL: Final = "label"
 """The integer form of relevance that LightGBM is given."""
 SCORE: Final = "score"
 RANK: Final = "rank"
+JUDGED: Final = "judged"
+"""Whether anyone judged the pair; one that nobody did has relevance 0 for want of a better number."""
 RULE: Final = "rule"
 """The named rule that a rejected row broke."""
 

@@ -72,19 +72,20 @@ class Context:
 
     def item_field(self, name: str) -> pl.Series:
         """(N,) a field of the items, as of the query; null where the catalogue lacks the item."""
-        return self._joined(self.log.items, ITEM, "items")[name]
+        return _column(self._joined(self.log.items, ITEM, "items"), name, "the items")
 
     def user_field(self, name: str) -> pl.Series:
         """(N,) a field of the users, as of the query; null where the user is unknown."""
-        return self._joined(self.log.users, USER, "users")[name]
+        return _column(self._joined(self.log.users, USER, "users"), name, "the users")
 
     def query_field(self, name: str) -> pl.Series:
         """(N,) a field of the queries."""
-        return self._own(name + OF_QUERY if name + OF_QUERY in self.rows.columns else name)
+        own = name + OF_QUERY if name + OF_QUERY in self.rows.columns else name
+        return _column(self.rows, own, "the queries")
 
     def shown_field(self, name: str) -> pl.Series:
         """(N,) a field of what was shown."""
-        return self._own(name)
+        return _column(self.rows, name, "the candidates")
 
     def lookup(self, *scope: str) -> Lookup:
         """What the row's entity did before the row's query; asked once per query where the entity is the user."""
@@ -103,7 +104,7 @@ class Context:
         """(E,) a column of the timeline's events, or a field of their item as of the event ("item.category")."""
         if key in self.timeline.events.columns:
             return self.timeline.events[key]
-        return self._event_items()[key.removeprefix(f"{ITEM}.")]
+        return _column(self._event_items(), key.removeprefix(f"{ITEM}."), "the items")
 
     def row_values(self, key: str) -> pl.Series:
         """(N,) the same of the rows."""
@@ -131,15 +132,6 @@ class Context:
             self._columns["events"] = as_of(items, ITEM, self.timeline.events)
         return self._columns["events"]
 
-    def _own(self, name: str) -> pl.Series:
-        if name not in self.rows.columns:
-            raise DataError(
-                f"no field {name!r} in the queries and candidates",
-                expected="every field that the features were made from",
-                fix="add it to the log or the queries table",
-            )
-        return self.rows[name]
-
     def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame:
         if name not in self._columns:
             if table is None:
@@ -159,6 +151,16 @@ def numbers(values: npt.NDArray[np.generic], known: Bools | None = None) -> pl.S
 def days(microseconds: Ints, known: Bools) -> pl.Series:
     """(N,) lengths of time in microseconds -> (N,) Float32 days, null where not `known`."""
     return numbers(microseconds / MICROSECONDS_PER_DAY, known)
+
+
+def _column(table: pl.DataFrame, name: str, what: str) -> pl.Series:
+    if name not in table.columns:
+        raise DataError(
+            f"{what} have no field {name!r}",
+            expected="every field that the features were made from",
+            fix="add the column",
+        )
+    return table[name]
 
 
 def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:

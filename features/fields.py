@@ -64,7 +64,10 @@ def _category(context: Context, read: Read, name: str) -> pl.Series:
 
 def _age(context: Context, read: Read, name: str) -> pl.Series:
     """Days from the time in the field to the query."""
-    since = read(context, name).cast(TIME).to_physical()
+    since = read(context, name)
+    if not isinstance(since.dtype, pl.Datetime):
+        raise DataError(f"field {name!r} is of type {since.dtype}", expected="times", fix="keep its type as it was")
+    since = since.cast(TIME).to_physical()
     age = (pl.Series(context.times) - since) / MICROSECONDS_PER_DAY
     return age.set(age < 0, None).cast(pl.Float32)
 

@@ -13,7 +13,7 @@ from features.columns import EVENT, QUERY
 from features.context import Context, Feature
 from features.custom import check_expressions
 from features.description import WINDOWS, Description, Pool, describe
-from features.log import Log
+from features.log import Log, align_ids
 from features.registry import EVERYTHING, select_features
 from features.rows import join_rows
 
@@ -75,7 +75,8 @@ def fit_features(
     `use` are names and globs of the registry (`!` takes away), `custom` SQL expressions by name.
     """
     check_expressions(custom or {})
-    asked = queries.filter(pl.col(QUERY).is_in(candidates[QUERY].unique().implode()))
+    queries, candidates = align_ids(queries, candidates, QUERY)
+    asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
     description = describe(log, asked, candidates, pool=pool, windows=windows)
     context = Context(log, join_rows(log, asked, candidates), description, rates={})
     features = select_features(use, description)

@@ -178,8 +178,9 @@ class History:
         """(n + 1,) sums of `weights` (N,), one per event, over the first 0, 1, ... n sorted events. Kept by name."""
         if (what, kinds) not in self._tables:
             chosen = weights() if kinds is None else weights() * self.timeline.of_kinds(kinds)
-            table = np.zeros(len(self._keys) + 1, np.int64)
-            np.cumsum(chosen[self._places[:-1]], dtype=np.int64, out=table[1:])
+            narrow = chosen.dtype == np.bool_ and len(chosen) < 2**31
+            table: Ints = np.zeros(len(self._keys) + 1, "int32" if narrow else "int64")
+            np.cumsum(chosen[self._places[:-1]], dtype=table.dtype, out=table[1:])
             self._tables[what, kinds] = table
         return self._tables[what, kinds]
 

@@ -120,6 +120,25 @@ def test_user_when_the_log_has_no_users_then_no_such_features():
     assert not [name for name in fitted.names if name.startswith(("user.", "cross."))]
 
 
+def test_features_when_all_events_come_after_the_last_query_then_nothing_is_known():
+    rows = build([event(1, hour) for hour in (10, 11, 12)], ONE_QUERY)
+    assert {row["item.click_count"] for row in rows.values()} == {0}
+    assert {row["item.days_since_last"] for row in rows.values()} == {None}
+    assert {row["cross.user_item_click_count"] for row in rows.values()} == {0}
+
+
+def test_features_when_the_window_is_longer_than_the_log_then_all_of_history():
+    rows = build(LOG, ONE_QUERY, windows=("900d",))
+    assert all(row["item.click_count_900d"] == row["item.click_count"] for row in rows.values())
+
+
+def test_features_when_there_is_one_kind_of_event_then_no_rates_and_no_repetition():
+    names = build([event(1, 1), event(2, 2)], ONE_QUERY, shown="click")[1]
+    assert "item.event_count" not in names
+    assert "item.click_rate" not in names
+    assert names["item.popularity"] == names["item.click_count"] == 1
+
+
 ITEMS = pl.DataFrame(
     {
         "item": [1, 2, 3, 4, 5, 6],

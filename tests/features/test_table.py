@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -112,8 +114,14 @@ def test_table_when_built_for_requests_then_unlabelled_and_the_same_features():
 def test_table_when_a_field_of_training_is_gone_then_named():
     fitted: Fitted = EVERYTHING_AT_ONCE.fit()
     world = EVERYTHING_AT_ONCE
-    with pytest.raises(DataError, match="no field 'badge' in the queries and candidates"):
+    with pytest.raises(DataError, match="the candidates have no field 'badge'; expected every field"):
         build_table(world.log(), world.queries, world.candidates.drop("badge"), fitted)
+    without_weight = replace(world, items=world.items.drop("weight"))
+    with pytest.raises(DataError, match="the items have no field 'weight'"):
+        without_weight.table(fitted)
+    undated = replace(world, users=world.users.with_columns(points=pl.lit("many")))
+    with pytest.raises(DataError, match="field 'points' is of type String; expected numbers"):
+        undated.table(fitted)
 
 
 def test_table_when_nothing_is_asked_then_empty_but_whole():
