@@ -25,6 +25,21 @@ Floats = npt.NDArray[np.float64]
 
 VALID = "valid"
 
+BINNING = (
+    "max_bin",
+    "min_data_in_bin",
+    "bin_construct_sample_cnt",
+    "enable_bundle",
+    "use_missing",
+    "zero_as_missing",
+    "linear_tree",
+    "seed",
+)
+"""Parameters that are fixed once a LightGBM dataset is made (LGBM_DatasetUpdateParamChecking)."""
+
+ALWAYS = {"verbosity": -1, "feature_pre_filter": False}
+"""With feature_pre_filter, a dataset is made for one min_data_in_leaf, and features are sampled from fewer columns."""
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -34,6 +49,27 @@ class Trained:
     best_iteration: int
     history: dict[int, list[float]]
     """cut-off k -> LightGBM's own ndcg@k on the watched dataset after rounds 1, 2, ..."""
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A training set and the one watched beside it, binned: trainings of equal `binning_of` parameters may share it."""
+
+    train_set: lightgbm.Dataset
+    watched_set: lightgbm.Dataset
+
+
+def binning_of(params: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What decides how values are binned: one binned dataset serves all trainings for which this is equal."""
+    return tuple(params.get(name) for name in BINNING)
+
+
+def bin_datasets(train: RankingDataset, watched: RankingDataset, params: Mapping[str, Any]) -> Binned:
+    """Bins both, so that several trainings need not."""
+    settings = {**params, **ALWAYS}
+    train_set = _lightgbm_dataset(train, settings)
+    watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
+    return Binned(train_set.construct(), watched_set.construct())
 
 
 def train_booster(
@@ -46,20 +82,26 @@ def train_booster(
     stop_k: int | None = None,
     patience: int = 0,
     on_round: Callable[[int, float], None] = lambda _round, _value: None,
+    binned: Binned | None = None,
 ) -> Trained:
     """Grow up to `rounds` trees on `train`, watching ndcg@k of `watched` for every k in `ks`.
 
     With `stop_k`, training ends once ndcg@stop_k has not risen for `patience` rounds, and the best round is kept;
-    without it all rounds are. `on_round(round, value)` is told ndcg of the first k after each round.
+    without it all rounds are. `on_round(round, value)` is told ndcg of the first k after each round; what it raises
+    ends the training. `binned` is what `bin_datasets` made of the same two datasets and equal `binning_of` parameters.
     Raises TrainingError where no tree found a split.
     """
-    settings = {**params, "label_gain": list(train.gains), "metric": "ndcg", "eval_at": list(ks), "verbosity": -1}
-    train_set = _lightgbm_dataset(train, settings)
-    watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
+    settings = {**params, "label_gain": list(train.gains), "metric": "ndcg", "eval_at": list(ks), **ALWAYS}
+    binned = binned or bin_datasets(train, watched, settings)
     history: dict[int, list[float]] = {k: [] for k in ks}
     watch = _watcher(history, stop_k, patience, on_round)
     booster = lightgbm.train(
-        settings, train_set, num_boost_round=rounds, valid_sets=[watched_set], valid_names=[VALID], callbacks=[watch]
+        settings,
+        binned.train_set,
+        num_boost_round=rounds,
+        valid_sets=[binned.watched_set],
+        valid_names=[VALID],
+        callbacks=[watch],
     )
     best = _best_round(history, stop_k)
     _check_learned(booster, train)
@@ -80,7 +122,7 @@ def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1, round
     """
     if features.height == 0:
         return np.empty(0)
-    kept = {} if rounds is None else {"num_iteration": rounds}
+    kept: dict[str, Any] = {} if rounds is None else {"num_iteration": rounds}
     frame = _positional(features)
     return np.asarray(booster.predict(frame, raw_score=True, num_threads=threads, validate_features=False, **kept))
 

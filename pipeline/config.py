@@ -36,6 +36,9 @@ Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
 
+Gain = Literal["exp2", "linear"] | tuple[float, ...]
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -150,6 +153,8 @@ class Train(Section):
     k: Positive | None = None
     """The cut-off that early stopping, truncation and tuning follow; None: the first of the report's."""
     params: dict[str, Any] = {}
+    gain: Gain | None = None
+    """The gain that trees are grown for, a table or a name; None: that of the convention, by which they are judged."""
     refit: bool = False
     threads: Positive | None = None
     """None: all that this process may use."""
@@ -159,13 +164,15 @@ class Train(Section):
         problems = param_problems(self.params, self.objective)
         if problems:
             raise ValueError("; ".join(problems))
+        if self.gain is not None:
+            Convention(gain=self.gain)
         return self
 
 
 class ConventionTable(Section):
     """The five choices that decide a NDCG; None: the run's default."""
 
-    gain: Literal["exp2", "linear"] | tuple[float, ...] | None = None
+    gain: Gain | None = None
     discount: str | tuple[float, ...] | None = None
     ideal: Literal["candidates"] | None = None
     """Offline evaluation knows all candidates of a query, so it has no other ideal."""

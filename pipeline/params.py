@@ -74,7 +74,7 @@ ELSEWHERE: dict[str, str] = {
     "extra_seed": "set seed at the top of the config",
     "objective_seed": "set seed at the top of the config",
     "data_random_seed": "set seed at the top of the config",
-    "label_gain": "set the gain of the convention",
+    "label_gain": "set [train] gain",
     "eval_at": "set k",
     "metric": "leave it out: a ranking run always watches ndcg at [train] k",
     "deterministic": "leave it out: every run is deterministic",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,11 @@ class Run:
 def build_datasets(parts: Parts, config: Config, convention: Convention) -> Datasets:
     """Checked datasets of one schema and one label rule. Raises DatasetError."""
     tops = [_top_relevance(table.frame) for table in (parts.train, parts.valid, parts.test)]
+    gain = config.train.gain or convention.gain
     if parts.origin.continuous:
-        labels = levels(convention.gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
+        labels = levels(gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
     else:
-        labels = grades(convention.gain, max(tops))
+        labels = grades(gain, max(tops))
     train = RankingDataset.build(parts.train, labels=labels, part="train")
     valid = RankingDataset.build(parts.valid, labels=labels, part="valid", schema=train.schema)
     test = RankingDataset.build(parts.test, labels=labels, part="test", schema=train.schema)
@@ -90,14 +92,29 @@ def run_training(
     datasets: Datasets, origin: Origin, config: Config, *, timings: Timings, on_round: Callable[[int, float], None]
 ) -> Run:
     """Trains and judges the model beside its rivals. Raises what the trainer and the rivals raise."""
-    convention = config.resolved_convention(continuous=origin.continuous)
     with timings.step("train"):
         ranker = train_ranker(datasets.train, datasets.valid, config, on_round)
+    return judge_run(datasets, origin, config, ranker, timings=timings)
+
+
+def judge_run(
+    datasets: Datasets,
+    origin: Origin,
+    config: Config,
+    ranker: Ranker,
+    *,
+    timings: Timings,
+    others: Mapping[str, str] = MappingProxyType({}),
+) -> Run:
+    """A trained model beside its rivals; `others`: name -> model text of further rivals over the same features."""
+    convention = config.resolved_convention(continuous=origin.continuous)
     with timings.step("evaluate"):
         rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=origin.rivals, named=config.baselines)
 
         def judged(dataset: RankingDataset, text: str) -> Judgement:
-            scores = {MODEL: predict(load_model(text), dataset.features), **rivals.scores(dataset)}
+            models = {MODEL: text, **others}
+            scores = {name: predict(load_model(model), dataset.features) for name, model in models.items()}
+            scores |= rivals.scores(dataset)
             return judge(dataset, scores, config.k, convention, config.seed)
 
         valid, test = judged(datasets.valid, ranker.selected_text), judged(datasets.test, ranker.model_text)

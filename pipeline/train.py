@@ -47,7 +47,7 @@ def train_ranker(
 
     Raises TrainingError where nothing can be learned, ParityError where LightGBM's metric is not ours.
     """
-    learn, watch, notes = _evaluable(train, valid)
+    learn, watch, notes = evaluable(train, valid)
     params, remarks = lightgbm_params(config)
     ks = sorted({*config.k, config.train_k})
     trained = train_booster(
@@ -116,7 +116,8 @@ def label_ndcg(dataset: RankingDataset, scores: Floats, k: int) -> float:
     return float(np.mean(values))
 
 
-def _evaluable(train: RankingDataset, valid: RankingDataset) -> tuple[RankingDataset, RankingDataset, list[str]]:
+def evaluable(train: RankingDataset, valid: RankingDataset) -> tuple[RankingDataset, RankingDataset, list[str]]:
+    """The queries of both that have a relevant item, and what to say of the rest. Raises TrainingError for none."""
     notes = []
     for part, dataset, use in (("training", train, "trained on"), ("validation", valid, "watched")):
         empty = int((~dataset.has_positive).sum())
