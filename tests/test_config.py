@@ -154,7 +154,7 @@ def test_a_missing_config_is_one_sentence(tmp_path: Path) -> None:
         ({"eta": 0.1}, "lambdarank", "write learning_rate"),
         ({"n_estimators": 9}, "lambdarank", "no parameter that changes a ranking model"),
         ({"seed": 1}, "lambdarank", "set seed at the top"),
-        ({"label_gain": [0, 1]}, "lambdarank", "set \\[train\\] gain"),
+        ({"label_gain": [0, 1]}, "lambdarank", "set [train] gain"),
         ({"bagging_fraction": 0.5}, "lambdarank", "set bagging_freq = 1"),
         ({"bagging_fraction": 0.8, "bagging_freq": 1}, "lambdarank", "use a smaller fraction"),
         ({"lambdarank_truncation_level": 9}, "rank_xendcg", "ignored by objective rank_xendcg"),
