@@ -78,6 +78,28 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="Folders of runs; RUN:RANKER takes another ranker than the model."),
+    ],
+    common: Annotated[
+        bool, typer.Option("--common", help="Compare on the queries and candidates that all runs have.")
+    ] = False,
+    convention: Annotated[
+        str | None, typer.Option("--convention", metavar="NAME", help="Judge all by this preset, such as sklearn.")
+    ] = None,
+    by: Annotated[list[str], typer.Option("--by", metavar="COLUMN", help="Also by groups of queries.")] = [],  # noqa: B006
+    out: Out = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Say what differs between rankings of the same queries, and what may be concluded. The first is the reference."""
+    from pipeline import commands
+
+    commands.compare(runs, common=common, convention=convention, by=by, out=out, overwrite=overwrite)
+
+
+@app.command()
 def rank(
     package: PackagePath,
     data: Annotated[Path | None, typer.Option("--data", metavar="TABLE", help="Query, item and the features.")] = None,

@@ -15,7 +15,11 @@ from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
 from pipeline import log, readymade
+from pipeline.arms import read_arm
 from pipeline.baselines import named_scores, random_scores
+from pipeline.compare import compare as compare_arms
+from pipeline.compare import named_convention
+from pipeline.compared import comparison_caption, comparison_tables
 from pipeline.config import Config, config_from, load_config
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
@@ -45,6 +49,8 @@ from pipeline.scorer import Scorer
 from pipeline.simulate import STEPS
 from pipeline.simulate import simulate as write_world
 from pipeline.split import Origin, Parts
+
+COMPARISON = "comparison.json"
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -118,6 +124,27 @@ def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | 
             judged.rows().write_parquet(folder / RANKED)
     console.print(result_table(metrics))
     console.print(result_caption(metrics), markup=False)
+
+
+def compare(
+    runs: Sequence[str],
+    *,
+    common: bool,
+    convention: str | None,
+    by: Sequence[str],
+    out: Path | None,
+    overwrite: bool,
+) -> None:
+    """Rankings of the same queries side by side, and what may be concluded."""
+    rule = named_convention(convention) if convention else None
+    found = compare_arms([read_arm(run) for run in runs], common=common, convention=rule, by=by)
+    if out is not None:
+        with new_folder(out, marker=COMPARISON, overwrite=overwrite) as folder:
+            (folder / COMPARISON).write_text(to_json(found.to_dict()), "utf-8")
+    for table in comparison_tables(found):
+        console.print(table)
+    for line in (comparison_caption(found), *found.notes, "", *found.conclusions):
+        console.print(line, markup=False)
 
 
 def rank(
