@@ -5,6 +5,7 @@ NaN means "this query has no value" (a query without a relevant item, say) and i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from scipy.special import ndtr, stdtrit
 
 from pipeline.metrics import Convention, gain_values
 from pipeline.metrics.arrays import as_relevance, as_starts, check_relevance
@@ -69,6 +71,7 @@ def bootstrap_interval(
 ) -> Interval:
     """Mean of the values that are not NaN, with a percentile bootstrap interval (Efron 1979).
 
+    The interval is expanded as Hesterberg 2015 does, so that it holds its level for few queries or clusters too.
     Queries are drawn with replacement; with `clusters` (one id per query, such as its user) whole clusters are,
     which is right where queries of one user resemble each other. A null cluster is a cluster of its own.
     The result depends on the values and the seed, not on their order.
@@ -79,7 +82,8 @@ def bootstrap_interval(
     codes = None if clusters is None else _cluster_codes(clusters, values)
     sums, totals = _units(known * weight, weight, codes)
     drawn = _resampled_means(*_blocks(sums, totals, seed), repetitions, seed)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    tail = _expanded_tail(level, len(sums))
+    low, high = np.quantile(drawn, [tail, 1 - tail])
     return Interval(float(sums.sum() / totals.sum()), float(low), float(high), len(known))
 
 
@@ -260,6 +264,14 @@ def _blocks(sums: Floats, totals: Floats, seed: int) -> tuple[Floats, Floats]:
 
 def _sum_by(unit: Ints, column: Floats) -> Floats:
     return np.bincount(unit, column).astype(np.float64, copy=False)
+
+
+def _expanded_tail(level: float, units: int) -> float:
+    """The share of resampled means to cut off at each end: less than (1 - level) / 2 where the units are few."""
+    if units < 2:
+        return 0.0
+    reach = math.sqrt(units / (units - 1)) * stdtrit(units - 1, (1 + level) / 2)
+    return float(ndtr(-reach))
 
 
 def _resampled_means(sums: Floats, totals: Floats, repetitions: int, seed: int) -> Floats:
