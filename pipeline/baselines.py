@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.errors import ConfigError, PackageError
+from features.custom import evaluate_expression
+from features.errors import PackageError
 from pipeline.dataset import RankingDataset
 from pipeline.metrics import Convention, ndcg_per_query
 from pipeline.scorer import Scorer
@@ -49,17 +50,14 @@ def best_feature(valid: RankingDataset, k: int, convention: Convention) -> tuple
 
 
 def expression_scores(dataset: RankingDataset, name: str, expression: str) -> Floats:
-    """A column, or a Polars SQL expression over features and fields. Raises ConfigError."""
+    """A column by its very name, or a SQL expression over features and fields as in `features.custom`.
+
+    Raises ConfigError for an unknown column and for what gives no number per row.
+    """
     frame = pl.concat([dataset.keys, dataset.features], how="horizontal")
-    try:
-        values = frame.select(pl.sql_expr(expression).alias(name))[name]
-        return column_scores(values)
-    except (pl.exceptions.PolarsError, TypeError) as error:
-        raise ConfigError(
-            f"baselines.{name} = {expression!r}: {str(error).splitlines()[0]}",
-            expected="a column, a Polars SQL expression over columns, or the folder of a package",
-            fix=f"use columns such as {', '.join(frame.columns[:8])}",
-        ) from error
+    if expression in frame.columns and frame.schema[expression].is_numeric():
+        return column_scores(frame[expression])
+    return column_scores(evaluate_expression(f"baselines.{name}", expression, frame.get_column, frame.columns))
 
 
 def package_scores(dataset: RankingDataset, folder: Path) -> Floats:
