@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.params import param_problems
+from pipeline.space import Entry, Setting, Space, build_space
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -182,6 +183,8 @@ class ConventionTable(Section):
 
 class Monitor(Section):
     psi_alarm: Annotated[float, Field(gt=0)] = 0.2
+    ndcg_alarm: Annotated[float, Field(gt=0)] = 0.05
+    """By how much a day's whole interval may lie below the package's test value."""
 
 
 class Memory(Section):
@@ -192,9 +195,45 @@ class Export(Section):
     formats: tuple[str, ...] = ("lightgbm",)
 
 
+class Weights(Section):
+    """What a search maximises: the sum of these, each times its weight."""
+
+    ndcg: float = 1.0
+    diversity: float = 0.0
+    """Share of pairs among the first k that differ in `tune.diversity_by`."""
+    coverage: float = 0.0
+    """Share of the items of the validation queries that stand among the first k of any."""
+    latency: Annotated[float, Field(le=0)] = 0.0
+    """Per millisecond that 1000 rows take on one thread; measured, so that no two searches are equal."""
+
+
 class Tune(Section):
     trials: Positive = 50
-    space: dict[str, dict[str, Any]] = {}
+    """How many trials the study holds in the end, those of earlier runs and other processes among them."""
+    timeout: Duration | None = None
+    """No trial begins after it."""
+    jobs: Positive = 1
+    """Processes that search side by side; more than one, and no two searches are equal."""
+    folds: Positive = 1
+    """Validation windows, one behind the other in time: the last is the split's own."""
+    storage: str | None = None
+    """Where the study lies: a database URL, or a file ending in .log; None: study.db in the run folder."""
+    learning_rate: Annotated[float, Field(gt=0)] = 0.15
+    """While searching, unless the space has it; the final fits use that of `[train]`, or 0.05."""
+    sample: Share | None = None
+    """The part of the training queries that a trial must prove itself on first; None: decided by their number."""
+    finalists: Positive = 3
+    """How many of the best are fitted at the low learning rate to choose from, beside the default."""
+    weights: Weights = Weights()
+    diversity_by: str | None = None
+    space: dict[str, Entry] = {}
+    """What is searched, and nothing else: a range, a list of choices, or true for the usual range; {}: the usual."""
+
+    @model_validator(mode="after")
+    def _has_aim(self) -> Tune:
+        if self.weights.diversity and self.diversity_by is None:
+            raise ValueError("weights.diversity needs diversity_by: the column whose values should differ")
+        return self
 
 
 class Config(Section):
@@ -228,6 +267,7 @@ class Config(Section):
             raise ValueError(
                 "data.shown names the event kind of what was shown; without one, set candidates.from = 'sampled'"
             )
+        self.search_space()
         if self.data.is_log and self.split.gap is not None and self.split.gap < self.relevance.window:
             raise ValueError(f"split.gap must be at least relevance.window ({_format_duration(self.relevance.window)})")
         return self
@@ -242,6 +282,16 @@ class Config(Section):
         if self.split.gap is not None:
             return self.split.gap
         return self.relevance.window if self.data.is_log else timedelta(0)
+
+    def search_space(self) -> Space:
+        """What `[tune]` searches, around what `[train]` says. Raises ValueError for what LightGBM would not take."""
+        start = Setting(self.train.objective, self.train.gain, self.train.params)
+        return build_space(self.tune.space, start, self.train_k)
+
+    def with_setting(self, setting: Setting) -> Config:
+        """The same run trained by `setting`."""
+        chosen = {"objective": setting.objective, "gain": setting.gain, "params": dict(setting.params)}
+        return self.model_copy(update={"train": self.train.model_copy(update=chosen)})
 
     def resolved_convention(self, *, continuous: bool = False) -> Convention:
         """The run's NDCG: the preset or the table given, gain linear for continuous relevance unless said otherwise."""
@@ -264,16 +314,20 @@ class Config(Section):
 def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
     """Reads a TOML file, applies `section.key=value` settings, and checks everything.
 
+    `include = "best.toml"` names another file, whose keys take the place of the same keys of each section; settings
+    have the last word.
     Raises ConfigError that names all problems at once, each with the nearest known key where one is unknown.
     """
-    try:
-        raw = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"no config at {path}", expected="a TOML file", fix="check the path") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", expected="a TOML file", fix="mend it there") from error
+    raw = _read_toml(path)
     for setting in settings:
         _apply(raw, setting)
+    include = raw.pop("include", None)
+    if include is not None:
+        for section, content in _read_toml(Path(str(include))).items():
+            raw[section] = {**raw.get(section, {}), **content} if isinstance(content, dict) else content
+        for setting in settings:
+            if setting.partition("=")[0].strip() != "include":
+                _apply(raw, setting)
     return config_from(raw, str(path))
 
 
@@ -288,6 +342,15 @@ def config_from(raw: Mapping[str, Any], source: str) -> Config:
     raise ConfigError(
         f"{count} in {source}: {listed}", expected="a config as the README shows it", fix="mend the file or --set"
     )
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"no config at {path}", expected="a TOML file", fix="check the path") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", expected="a TOML file", fix="mend it there") from error
 
 
 def _apply(raw: dict[str, Any], setting: str) -> None:
