@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
 from features.errors import ConfigError, RankingError
 
 app = typer.Typer(
@@ -18,6 +17,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+ALARM = 3
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file, such as configs/shop.toml.")]
 PackagePath = Annotated[Path, typer.Argument(metavar="PACKAGE", help="The folder of a package.")]
@@ -100,6 +101,28 @@ def compare(
 
 
 @app.command()
+def monitor(
+    package: PackagePath,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="LOG", help="What was served and done, after the history before it.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="TABLE", help="Or the rows that were ranked, with their features.")
+    ] = None,
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Hold served lists against what the package was when it was made. Exit code 3 on an alarm."""
+    from pipeline import commands
+
+    _one_of(data, log, "--log")
+    alarms = commands.monitor(package, data, log, settings, out, overwrite=overwrite)
+    if alarms:
+        raise typer.Exit(ALARM)
+
+
+@app.command()
 def rank(
     package: PackagePath,
     data: Annotated[Path | None, typer.Option("--data", metavar="TABLE", help="Query, item and the features.")] = None,
@@ -137,14 +160,14 @@ def simulate(
     commands.simulate(kind, events, out, seed=seed, bias=bias, policy=policy, days=days, overwrite=overwrite)
 
 
-def _one_of(data: Path | None, events: Path | None) -> None:
+def _one_of(data: Path | None, events: Path | None, option: str = "--events") -> None:
     if (data is None) == (events is None):
-        found = "neither --data nor --events" if data is None else "both --data and --events"
-        raise ConfigError(found, expected="one of them", fix="give a table with --data, or a log with --events")
+        found = f"neither --data nor {option}" if data is None else f"both --data and {option}"
+        raise ConfigError(found, expected="one of them", fix=f"give a table with --data, or a log with {option}")
 
 
 def main() -> None:
-    """Exit codes: 0 done; 2 the user can mend it, said in one sentence; 1 a bug, with its traceback."""
+    """Exit codes: 0 done; 2 the user can mend it, said in one sentence; 3 an alarm; 1 a bug, with its traceback."""
     try:
         app()
     except RankingError as error:

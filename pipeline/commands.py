@@ -5,28 +5,31 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-
 from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
+
 from pipeline import log, readymade
 from pipeline.arms import read_arm
 from pipeline.baselines import named_scores, random_scores
 from pipeline.compare import compare as compare_arms
 from pipeline.compare import named_convention
 from pipeline.compared import comparison_caption, comparison_tables
-from pipeline.config import Config, config_from, load_config
+from pipeline.config import Config, config_from, load_config, with_settings
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
 from pipeline.folder import check_free, new_folder
 from pipeline.labels import LabelRule
 from pipeline.log import rivals_in
 from pipeline.metrics import Convention
+from pipeline.monitor import alarm_sentences, remarks
+from pipeline.monitor import monitor as monitor_served
+from pipeline.monitored import monitor_tables
 from pipeline.package import with_levels
 from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
 from pipeline.readymade import present_columns, read_rows
@@ -50,7 +53,7 @@ from pipeline.simulate import STEPS
 from pipeline.simulate import simulate as write_world
 from pipeline.split import Origin, Parts
 
-COMPARISON = "comparison.json"
+COMPARISON, MONITORED = "comparison.json", "monitor.json"
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -145,6 +148,42 @@ def compare(
         console.print(table)
     for line in (comparison_caption(found), *found.notes, "", *found.conclusions):
         console.print(line, markup=False)
+
+
+def monitor(
+    package: Path,
+    data: Path | None,
+    events: Path | None,
+    settings: Sequence[str],
+    out: Path | None,
+    *,
+    overwrite: bool,
+) -> int:
+    """What was served since the package was made, day by day against it; returns the number of alarms."""
+    scorer = Scorer.load(package)
+    manifest = scorer.package.manifest
+    rule = with_settings(manifest.config, settings, "the package").monitor
+    if data is not None:
+        table = Table(scorer.package.schema.encode(_read_for(scorer, data)), scorer.package.schema.features)
+    else:
+        config, definitions = _log_definitions(scorer)
+        last = datetime.fromisoformat(manifest.data_window["test"]["last"])
+        table = log.table_from_log(config, definitions, events, last + timedelta(microseconds=1))
+    judged = table.labelled
+    labels = LabelRule(tuple(manifest.relevance["gains"]), manifest.relevance["width"])
+    frame = table.frame if judged else table.frame.with_columns(pl.lit(0.0).alias(RELEVANCE))
+    served = RankingDataset.build(
+        Table(frame, table.features), labels=labels, part="served", schema=scorer.package.schema
+    )
+    found = monitor_served(scorer, served, rule, judged=judged)
+    if out is not None:
+        with new_folder(out, marker=MONITORED, overwrite=overwrite) as folder:
+            (folder / MONITORED).write_text(to_json(found.to_dict()), "utf-8")
+    for each in monitor_tables(found):
+        console.print(each)
+    for line in (*remarks(found), *(f"ALARM: {sentence}" for sentence in alarm_sentences(found))):
+        console.print(line, markup=False)
+    return len(found.alarms)
 
 
 def rank(

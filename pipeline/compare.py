@@ -84,7 +84,7 @@ def named_convention(name: str) -> Convention:
 def compare(
     arms: Sequence[Arm], *, common: bool = False, convention: Convention | None = None, by: Sequence[str] = ()
 ) -> Comparison:
-    """Every ranking against the first, judged by `convention` (None: that of the first run), in groups by the columns `by`.
+    """Every ranking against the first, judged by `convention` (None: that of the first run); `by` groups queries.
 
     Raises DataError or ConfigError for what cannot be compared.
     """

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
+from features.errors import ConfigError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.params import param_problems
 from pipeline.space import Entry, Setting, Space, build_space
@@ -329,6 +330,14 @@ def load_config(path: Path, settings: Sequence[str] = ()) -> Config:
             if setting.partition("=")[0].strip() != "include":
                 _apply(raw, setting)
     return config_from(raw, str(path))
+
+
+def with_settings(plain: Mapping[str, Any], settings: Sequence[str], source: str) -> Config:
+    """A checked Config from plain values, changed by `section.key=value` settings. Raises ConfigError."""
+    raw = deepcopy(dict(plain))
+    for setting in settings:
+        _apply(raw, setting)
+    return config_from(raw, source)
 
 
 def config_from(raw: Mapping[str, Any], source: str) -> Config:

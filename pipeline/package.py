@@ -57,6 +57,8 @@ class Manifest(BaseModel):
     """In model order, with type, what missing means, and the levels of categories in code order."""
     definitions: dict[str, Any] | None
     """How the features are built from a log, with everything fitted; None for a ready-made table."""
+    reference: dict[str, Any]
+    """Where each feature and the score lay when the model was made: what `pipeline.drift` fits."""
     fingerprint: str
     relevance: dict[str, Any]
     """The relevance rule, `width` of a level (null: whole grades) and the gain of each label."""

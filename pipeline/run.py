@@ -20,6 +20,7 @@ from features.log import align_ids
 from pipeline.booster import load_model, predict
 from pipeline.config import Config
 from pipeline.dataset import RankingDataset
+from pipeline.drift import fit_reference
 from pipeline.labels import DEFAULT_LEVELS, LabelRule, grades, levels
 from pipeline.metrics import Convention
 from pipeline.package import write_package
@@ -153,6 +154,7 @@ def write_run(folder: Path, run: Run) -> None:
     labels, unseen_from = run.datasets.labels, run.origin.unseen_from
     manifest = {
         "definitions": run.origin.definitions,
+        "reference": fit_reference(run.datasets.train, run.datasets.test, run.test.scores[MODEL]),
         "relevance": {
             "rule": run.config.to_plain()["relevance"],
             "width": labels.width,

@@ -87,7 +87,7 @@ class Contrast:
 
 
 def pair(a: Floats, b: Floats, users: pl.Series | None) -> Paired:
-    """(Q,) values of the same queries in the same order, NaN where there is none; without a user a query stands alone."""
+    """(Q,) values of the same queries in the same order, NaN where none is; without a user a query stands alone."""
     known = ~(np.isnan(a) | np.isnan(b))
     differences = (b - a)[known]
     unit = _units(users, known)

@@ -1,0 +1,187 @@
+"""A package in service: what it ranked and what people did then, day by day, against what it was when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from features.columns import POSITION, SCORE
+from pipeline.config import Monitor
+from pipeline.dataset import RankingDataset
+from pipeline.drift import FEWEST_ROWS, Histogram, daily_counts, days_of, shares
+from pipeline.metrics import Convention, ndcg_per_query
+from pipeline.reductions import Interval, bootstrap_interval
+from pipeline.results import query_users
+from pipeline.scorer import Scorer
+
+Floats = npt.NDArray[np.float64]
+
+USUAL_TIMES = 2.0
+"""A column that moved by itself while the run was judged may move twice as far before it is an alarm."""
+
+MORE_MISSING = 0.05
+
+
+@dataclass(frozen=True)
+class Quality:
+    """ndcg@k of one day: of the package's own order, and of the order that was served, where it is logged."""
+
+    day: date | None
+    queries: int
+    model: Interval
+    served: Interval | None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A feature, or the score, day by day; None on days of too few rows. `level` is where its alarm starts."""
+
+    name: str
+    level: float
+    index: tuple[float | None, ...]
+    missing: tuple[float, ...]
+    unknown: tuple[float, ...]
+    missing_before: float
+    unknown_before: float
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What lay beyond its level on a day."""
+
+    what: str
+    day: date | None
+    value: float
+    level: float
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """All that `monitor` found; `days` are those of `quality` and of each `drift`, in order (None: no time known)."""
+
+    metric: str
+    expected: Interval
+    days: tuple[date | None, ...]
+    quality: tuple[Quality, ...]
+    drift: tuple[Drift, ...]
+    alarms: tuple[Alarm, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
+
+
+def monitor(scorer: Scorer, served: RankingDataset, rule: Monitor, *, judged: bool) -> Monitored:
+    """`served`: what was ranked, as rows of the package's features; `judged`: its relevance is known."""
+    manifest = scorer.package.manifest
+    convention, k = Convention(**manifest.convention), manifest.k[0]
+    scores = scorer.score_features(served.features)
+    metric, days = f"ndcg@{k}", days_of(served.keys)
+    names = (None,) if days is None else tuple(days.unique().sort())
+    quality = tuple(_quality(served, scores, k, convention, manifest.config["seed"])) if judged else ()
+    columns = {spec.name: served.features[spec.name] for spec in served.schema.features}
+    drift = [
+        _drift(name, Histogram.from_dict(manifest.reference["features"][name]), column, days, rule)
+        for name, column in columns.items()
+    ]
+    score = Histogram.from_dict(manifest.reference["score"])
+    drift.append(_drift(SCORE, score, pl.Series(SCORE, scores), days, rule))
+    expected = Interval(**manifest.metrics["test"][metric])
+    alarms = [*_drift_alarms(drift, names), *_quality_alarms(metric, quality, expected, rule)]
+    return Monitored(metric, expected, names, quality, tuple(drift), tuple(alarms))
+
+
+def alarm_sentences(found: Monitored) -> list[str]:
+    """One sentence per feature or metric that raised an alarm, the largest first."""
+    by_name: dict[str, list[Alarm]] = {}
+    for alarm in sorted(found.alarms, key=lambda each: abs(each.level - each.value), reverse=True):
+        by_name.setdefault(alarm.what, []).append(alarm)
+    return [_sentence(found.metric, alarms) for alarms in by_name.values()]
+
+
+def remarks(found: Monitored) -> list[str]:
+    """Features that are missing, or of a level training never saw, clearly more often than in training."""
+    said = []
+    for each in found.drift:
+        for what, now, before in (
+            ("missing", each.missing, each.missing_before),
+            ("of a level that training never saw", each.unknown, each.unknown_before),
+        ):
+            if now and max(now) > before + MORE_MISSING:
+                day = found.days[int(np.argmax(now))]
+                said.append(f"{each.name} is {what} in {max(now):.0%} of the rows{_on(day)}, in training {before:.0%}")
+    return said
+
+
+def _quality(served: RankingDataset, scores: Floats, k: int, convention: Convention, seed: int) -> Iterator[Quality]:
+    values = ndcg_per_query(scores, served.relevance, served.sizes, k, convention=convention)
+    shown = _served_values(served, k, convention)
+    days, users = days_of(served.keys), query_users(served)
+    of_query = None if days is None else days.gather(served.starts)
+    for day in [None] if of_query is None else of_query.unique().sort():
+        mask = np.ones(len(values), np.bool_) if of_query is None else (of_query == day).to_numpy()
+        clusters = None if users is None else users.filter(pl.Series(mask))
+        model = bootstrap_interval(values[mask], clusters=clusters, seed=seed)
+        order = None if shown is None else bootstrap_interval(shown[mask], clusters=clusters, seed=seed)
+        yield Quality(day, int(mask.sum()), model, order)
+
+
+def _served_values(served: RankingDataset, k: int, convention: Convention) -> Floats | None:
+    """(Q,) ndcg of the order in which the lists were served; rows without a place come last."""
+    if POSITION not in served.keys.columns or served.keys[POSITION].null_count() == served.rows:
+        return None
+    places = served.keys[POSITION].cast(pl.Float64)
+    last = float(places.max() or 0.0) + 1  # type: ignore[arg-type]
+    return ndcg_per_query(-places.fill_null(last).to_numpy(), served.relevance, served.sizes, k, convention=convention)
+
+
+def _drift(name: str, fitted: Histogram, column: pl.Series, days: pl.Series | None, rule: Monitor) -> Drift:
+    counts = daily_counts(fitted, column, days)
+    index = tuple(fitted.index(day) if day.sum() >= FEWEST_ROWS else None for day in counts)
+    now, before = [shares(day) for day in counts], shares(fitted.counts)
+    level = max(rule.psi_alarm, USUAL_TIMES * fitted.usual)
+    missing, unknown = tuple(day[0] for day in now), tuple(day[1] for day in now)
+    return Drift(name, level, index, missing, unknown, *before)
+
+
+def _drift_alarms(drift: Sequence[Drift], days: Sequence[date | None]) -> Iterator[Alarm]:
+    for each in drift:
+        for day, value in zip(days, each.index, strict=True):
+            if value is not None and value > each.level:
+                yield Alarm(each.name, day, value, each.level)
+
+
+def _quality_alarms(metric: str, quality: Sequence[Quality], expected: Interval, rule: Monitor) -> Iterator[Alarm]:
+    if expected.mean is None:
+        return
+    level = expected.mean - rule.ndcg_alarm
+    for each in quality:
+        if each.model.high is not None and each.model.mean is not None and each.model.high < level:
+            yield Alarm(metric, each.day, each.model.mean, level)
+
+
+def _sentence(metric: str, alarms: Sequence[Alarm]) -> str:
+    first = min(alarms, key=lambda alarm: alarm.day or date.min)
+    others = f" and on {len(alarms) - 1} more day(s)" if len(alarms) > 1 else ""
+    if first.what == metric:
+        return f"{metric} is {first.value:.4f}{_on(first.day)}{others}, its interval below {first.level:.4f}"
+    return f"{first.what} has moved: PSI {first.value:.3f}{_on(first.day)}{others}, above {first.level:.3f}"
+
+
+def _on(day: date | None) -> str:
+    return "" if day is None else f" on {day}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,58 @@
+"""What `monitor` found, as a person reads it on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from pipeline.monitor import Drift, Monitored
+from pipeline.printout import NO_VALUE
+from pipeline.reductions import Interval
+
+MOST = 15
+"""Features shown on a terminal; all stand in monitor.json and in the report."""
+
+
+def monitor_tables(found: Monitored) -> Iterator[Table]:
+    """ndcg day by day, where relevance is known; then the columns that moved most against their levels."""
+    if found.quality:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for title in ("day", "queries", f"{found.metric} of the package's order [95 %]", "of the served order [95 %]"):
+            table.add_column(title, justify="left" if title == "day" else "right", no_wrap=True)
+        for each in found.quality:
+            table.add_row(str(each.day or "all"), str(each.queries), measured(each.model), measured(each.served))
+        yield table
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("feature or score")
+    for title in ("largest PSI", "on", "alarm above", "missing", "in training", "unseen levels"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for drift in moved_most(found)[:MOST]:
+        table.add_row(*_cells(drift, found))
+    yield table
+
+
+def moved_most(found: Monitored) -> list[Drift]:
+    """All columns, by how far they went towards, or beyond, the level of their alarm."""
+    return sorted(found.drift, key=lambda each: (-largest(each) / each.level, each.name))
+
+
+def largest(drift: Drift) -> float:
+    """The largest index of any day; 0 where no day had rows enough."""
+    return max((value for value in drift.index if value is not None), default=0.0)
+
+
+def measured(value: Interval | None) -> str:
+    """A mean with its interval."""
+    if value is None or value.mean is None:
+        return NO_VALUE
+    return f"{value.mean:.4f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _cells(each: Drift, found: Monitored) -> list[str]:
+    top = largest(each)
+    day = found.days[each.index.index(top)] if top else None
+    missing, unknown = max(each.missing, default=0.0), max(each.unknown, default=0.0)
+    shares = [f"{share:.1%}" for share in (missing, each.missing_before, unknown)]
+    return [each.name, f"{top:.3f}", str(day or NO_VALUE), f"{each.level:.3f}", *shares]
