@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from features.errors import ConfigError, RankingError
 
 app = typer.Typer(
@@ -139,6 +140,51 @@ def rank(
 
     _one_of(data, events)
     commands.rank(package, data, events, queries, top, out)
+
+
+@app.command()
+def metrics(
+    truth: Annotated[
+        Path, typer.Argument(metavar="QRELS", help="TREC judgements, or a table with query, item, relevance.")
+    ],
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="A TREC run, or a table; without it QRELS has scores too.")
+    ] = None,
+    k: Annotated[str, typer.Option("--k", metavar="K,K", help="Cut-offs.")] = "10,20",
+    convention: Annotated[
+        str | None, typer.Option("--convention", metavar="NAME", help="A preset, such as trec_eval or lightgbm.")
+    ] = None,
+    gain: Annotated[str | None, typer.Option("--gain", help="exp2, linear, or gains per grade: 0,1,3,7.")] = None,
+    discount: Annotated[
+        str | None, typer.Option("--discount", help="log2, ln, power:s, none, or weights: 1,0.5,0.2.")
+    ] = None,
+    ideal: Annotated[str | None, typer.Option("--ideal", help="candidates, retrieved or all.")] = None,
+    ties: Annotated[str | None, typer.Option("--ties", help="average, stable, reverse, worst or best.")] = None,
+    empty: Annotated[str | None, typer.Option("--empty", help="skip, zero or one.")] = None,
+    relevant_from: Annotated[
+        float | None, typer.Option("--relevant-from", help="The lowest relevant grade of binary measures.")
+    ] = None,
+    missing: Annotated[
+        str, typer.Option("--missing", help="Judged queries not in the run: zero, skip, error.")
+    ] = "zero",
+    extra: Annotated[str, typer.Option("--extra", help="Queries of the run without judgements: skip, error.")] = "skip",
+    unjudged: Annotated[str, typer.Option("--unjudged", help="Items without a judgement: zero, skip, error.")] = "zero",
+    duplicates: Annotated[str, typer.Option("--duplicates", help="Items twice in a query: error, first.")] = "error",
+    per_query: Annotated[
+        Path | None, typer.Option("--per-query", metavar="FILE", help="A .parquet or .csv file with a row per query.")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="QUERY", help="Show the terms of this query's NDCG.")
+    ] = None,
+) -> None:
+    """Judge a ranking by NDCG and its family, under a convention that is printed beside the figures."""
+    from pipeline import commands
+
+    by_hand = {"gain": gain, "discount": discount, "ideal": ideal, "ties": ties, "empty": empty}
+    policies = {"missing": missing, "extra": extra, "unjudged": unjudged, "duplicates": duplicates}
+    commands.metrics(
+        truth, run, k, convention, by_hand, policies, relevant_from=relevant_from, per_query=per_query, query=explain
+    )
 
 
 @app.command()

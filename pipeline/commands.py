@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+
 from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
-
 from pipeline import log, readymade
 from pipeline.arms import read_arm
 from pipeline.baselines import named_scores, random_scores
@@ -23,9 +23,13 @@ from pipeline.compared import comparison_caption, comparison_tables
 from pipeline.config import Config, config_from, load_config, with_settings
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
+from pipeline.evaluate import convention_from, cutoffs_from, measure_run, summarise
+from pipeline.evaluate import explain as explain_query
 from pipeline.folder import check_free, new_folder
+from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.labels import LabelRule
 from pipeline.log import rivals_in
+from pipeline.measured import explanation_tables, measure_caption, measure_table
 from pipeline.metrics import Convention
 from pipeline.monitor import alarm_sentences, remarks
 from pipeline.monitor import monitor as monitor_served
@@ -148,6 +152,32 @@ def compare(
         console.print(table)
     for line in (comparison_caption(found), *found.notes, "", *found.conclusions):
         console.print(line, markup=False)
+
+
+def metrics(
+    truth: Path,
+    run: Path | None,
+    k: str,
+    convention: str | None,
+    by_hand: Mapping[str, str | None],
+    policies: Mapping[str, str],
+    *,
+    relevant_from: float | None,
+    per_query: Path | None,
+    query: str | None,
+) -> None:
+    """A ranking beside its judgements: per-query values, their means, and one query's terms on request."""
+    ks, rule, settled = cutoffs_from(k), convention_from(convention, by_hand), Policies(**policies)
+    judged = judge_run(*read_judged(truth, run), settled, rule)
+    values = measure_run(judged, ks, rule, relevant_from=relevant_from)
+    shown = explanation_tables(explain_query(judged, query, max(ks), rule)) if query is not None else ()
+    if per_query is not None:
+        _write_ranked(values, per_query)
+    summary = summarise(judged, values, ks, rule)
+    console.print(measure_table(summary))
+    console.print(measure_caption(summary, judged, rule, settled), markup=False)
+    for part in shown:
+        console.print(part, markup=False)
 
 
 def monitor(

@@ -7,7 +7,7 @@ What a number is (the convention), what it is made of (`explain`), and what it w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import ITEM, POSITION, QUERY, RELEVANCE, SCORE
-from features.errors import DataError
+from features.errors import ConfigError, DataError
 from features.hashing import hash_ids, unit_interval
 from pipeline.judgements import JudgedRun
 from pipeline.metrics import (
@@ -34,7 +34,14 @@ from pipeline.metrics import (
 )
 from pipeline.metrics.conventions import EMPTY_VALUES
 from pipeline.metrics.measures import rank_lists
-from pipeline.reductions import Interval, bootstrap_interval, mean, relevant_per_query
+from pipeline.reductions import (
+    MIN_RELEVANT,
+    Interval,
+    bootstrap_interval,
+    mean,
+    relevant_per_query,
+    share_of_ties,
+)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -80,6 +87,31 @@ class Estimate:
     looked_at: int
 
 
+def cutoffs_from(text: str) -> list[int]:
+    """ "5,10" -> [5, 10]. Raises ConfigError."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise ConfigError(f"--k is {text!r}", expected="whole numbers of at least 1, such as 5,10", fix="write it so")
+    return list(dict.fromkeys(int(part) for part in parts))
+
+
+def convention_from(name: str | None, by_hand: Mapping[str, str | None]) -> Convention:
+    """A preset, or ours, with what was set by hand in its place; tables are written 0,1,3. Raises ConfigError."""
+    given: dict[str, Any] = {field: _name_or_table(text) for field, text in by_hand.items() if text is not None}
+    try:
+        preset = Convention() if name is None else Convention.named(name)
+        return replace(preset, **given)
+    except ValueError as error:
+        raise ConfigError(str(error), expected="a convention that exists", fix="correct the option") from error
+
+
+def _name_or_table(text: str) -> str | tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        return text
+
+
 def measure_run(
     judged: JudgedRun, ks: Sequence[int], convention: Convention, *, relevant_from: float | None = None
 ) -> pl.DataFrame:
@@ -98,7 +130,7 @@ def measure_run(
             ) from error
     names = list(columns) or _names(ks)
     present = pl.DataFrame({QUERY: judged.queries, **{name: columns.get(name, []) for name in names}})
-    lost = pl.when(pl.col("found")).then(0.0).otherwise(convention.empty_value)
+    lost = pl.when(pl.col("relevant") > 0).then(0.0).otherwise(convention.empty_value)
     nothing = {name: lost if not name.startswith("judged") else pl.lit(None, pl.Float64) for name in names}
     absent = judged.absent.select(QUERY, **nothing)
     return pl.concat([present, absent], how="vertical_relaxed").fill_nan(None)
@@ -282,8 +314,69 @@ def _intervals(found: pl.DataFrame, ks: Sequence[int], clusters: str | None, see
     return {f"ndcg@{k}": bootstrap_interval(found[f"ndcg@{k}"].to_numpy(), clusters=cluster, seed=seed) for k in ks}
 
 
-def empty_share(judged: JudgedRun, convention: Convention) -> float:
-    """Share of the evaluated queries that have no relevant item, retrieved or not."""
-    relevant = relevant_per_query(judged.known[RELEVANCE].to_numpy(), judged.known_sizes, gain=convention.gain)
-    empty = int((relevant == 0).sum()) + int((~judged.absent["found"]).sum())
-    return empty / (len(judged.queries) + judged.absent.height)
+@dataclass(frozen=True)
+class Summary:
+    """What stands over a table of per-query values: means by metric, intervals of NDCG, and what they rest on."""
+
+    ks: tuple[int, ...]
+    means: Mapping[str, float | None]
+    intervals: Mapping[str, Interval]
+    sentences: tuple[str, ...]
+
+
+def summarise(judged: JudgedRun, values: pl.DataFrame, ks: Sequence[int], convention: Convention) -> Summary:
+    """The means of `measure_run`, and in sentences how many queries are behind them and what others would count."""
+    columns = {name: values[name].fill_null(np.nan).to_numpy() for name in values.columns if name != QUERY}
+    means = {name: mean(column) for name, column in columns.items()}
+    intervals = {name: bootstrap_interval(columns[name]) for name in (*(f"ndcg@{k}" for k in ks), "ndcg")}
+    sentences = [
+        _counted(judged, intervals[f"ndcg@{ks[0]}"].n, convention),
+        _tied(judged, ks[0]),
+        _empty_otherwise(judged, means[f"ndcg@{ks[0]}"], ks[0], convention),
+        _without_absent(judged, columns[f"ndcg@{ks[0]}"], ks[0]),
+    ]
+    return Summary(tuple(ks), means, intervals, tuple(sentence for sentence in sentences if sentence))
+
+
+def _relevant(judged: JudgedRun, convention: Convention) -> Ints:
+    """(Q,) relevant items of every query, those without rows at the end."""
+    present = np.zeros(0, np.int64)
+    if len(judged.queries):
+        present = relevant_per_query(judged.known[RELEVANCE].to_numpy(), judged.known_sizes, gain=convention.gain)
+    return np.concatenate([present, judged.absent["relevant"].to_numpy()])
+
+
+def _counted(judged: JudgedRun, with_value: int, convention: Convention) -> str:
+    relevant = _relevant(judged, convention)
+    empty, thin = int((relevant == 0).sum()), int((relevant < MIN_RELEVANT).sum())
+    return (
+        f"{with_value} of {len(relevant)} queries have a value; {empty} have no relevant item, "
+        f"{thin} have fewer than {MIN_RELEVANT}."
+    )
+
+
+def _tied(judged: JudgedRun, k: int) -> str:
+    if not judged.rows.height:
+        return ""
+    tied = share_of_ties(judged.rows[SCORE].to_numpy(), judged.sizes, k)
+    return f"{tied:.1%} of the first {k} places share their score with another item."
+
+
+def _empty_otherwise(judged: JudgedRun, value: float | None, k: int, convention: Convention) -> str:
+    share = float((_relevant(judged, convention) == 0).mean())
+    if not 0 < share < 1 or value is None:
+        return ""
+    others = ", ".join(
+        f"{convert_empty(value, share, given=convention.empty, wanted=wanted):.4f} {words}"
+        for wanted, words in (("skip", "left out"), ("zero", "counting 0"), ("one", "counting 1"))
+        if wanted != convention.empty
+    )
+    return f"Queries without a relevant item otherwise: ndcg@{k} {others}."
+
+
+def _without_absent(judged: JudgedRun, values: Floats, k: int) -> str:
+    if not judged.absent.height:
+        return ""
+    without = mean(values[: len(judged.queries)])
+    shown = "without a value" if without is None else f"{without:.4f}"
+    return f"Without the {judged.absent.height} queries that retrieved nothing ndcg@{k} is {shown}."

@@ -59,7 +59,7 @@ class JudgedRun:
 
     rows: query, item, score, relevance (0 where nobody judged it) and judged. sizes: (Q,) rows of each query.
     known: query, item, relevance of all judged items, retrieved or not, in the order of `queries`; known_sizes: (Q,).
-    absent: judged queries without any row, with `found`, whether they have a relevant item to miss.
+    absent: judged queries without any row, with `relevant`, how many relevant items they miss.
     counts: what each policy met with.
     """
 
@@ -122,9 +122,9 @@ def _assembled(
     rows: pl.DataFrame, judgements: pl.DataFrame, queries: pl.Series, convention: Convention, counts: dict[str, int]
 ) -> JudgedRun:
     present = queries.filter(queries.is_in(rows[QUERY].unique().implode()))
-    floor = 0 if convention.negative == "zero" else None
-    found = judgements.group_by(QUERY).agg((pl.col(RELEVANCE).max() > (floor or 0)).alias("found"))
-    absent = queries.filter(~queries.is_in(present.implode())).to_frame().join(found, on=QUERY, how="left")
+    worthless = sum(gain == 0 for gain in convention.gain) - 1 if isinstance(convention.gain, tuple) else 0
+    relevant = judgements.group_by(QUERY).agg((pl.col(RELEVANCE) > worthless).sum().cast(pl.Int64).alias("relevant"))
+    absent = queries.filter(~queries.is_in(present.implode())).to_frame().join(relevant, on=QUERY, how="left")
     known = judgements.filter(pl.col(QUERY).is_in(present.implode())).sort(QUERY, maintain_order=True)
     return JudgedRun(present, rows, _sizes(rows), known, _sizes(known), absent.sort(QUERY), counts)
 

@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from features.errors import ConfigError, DataError
-from pipeline.evaluate import convert_empty, empty_share, evaluate_frame, explain, means_by_convention, measure_run
+from pipeline.evaluate import convert_empty, evaluate_frame, explain, means_by_convention, measure_run, summarise
 from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.metrics import Convention, ndcg_of_items, ndcg_per_query
 
@@ -228,8 +228,19 @@ def test_one_ranking_under_every_convention():
     assert means_by_convention([1], [0], [1], 1, {"ours": Convention()}) == {"ours": None}
 
 
-def test_share_of_empty_queries_counts_what_was_never_retrieved():
-    assert empty_share(judge_run(TRUTH, RUN, Policies(), Convention()), Convention()) == 1 / 3
+def test_summary_says_what_the_means_rest_on():
+    convention = Convention()
+    judged = judge_run(TRUTH, RUN, Policies(), convention)
+    summary = summarise(judged, measure_run(judged, [2], convention), [2], convention)
+    low = 1 / log2(3)
+    assert summary.means["ndcg@2"] == pytest.approx(low / 2)
+    assert summary.intervals["ndcg@2"].n == 2
+    assert summary.sentences == (
+        "2 of 3 queries have a value; 1 have no relevant item, 3 have fewer than 3.",
+        "0.0% of the first 2 places share their score with another item.",
+        f"Queries without a relevant item otherwise: ndcg@2 {low / 3:.4f} counting 0, {(low + 1) / 3:.4f} counting 1.",
+        f"Without the 2 queries that retrieved nothing ndcg@2 is {low:.4f}.",
+    )
 
 
 @pytest.fixture(scope="module")
