@@ -76,6 +76,11 @@ def load_parts(config: Config) -> Parts:
 
 def read_log(config: Config, events: Path | None = None) -> Asked:
     """The log, its catalogues and its queries, as the config says; `events` takes the place of `data.events`."""
+    read, log = _read(config, events, config.data.shown)
+    return Asked(read, log, _queries(config, log))
+
+
+def _read(config: Config, events: Path | None, shown: str | None) -> tuple[EventLog, Log]:
     data = config.data
     own = {ours: theirs for ours, theirs in data.columns.items() if ours in _EVENT_COLUMNS}
     read = read_events(
@@ -90,8 +95,7 @@ def read_log(config: Config, events: Path | None = None) -> Asked:
         for name, reader in (("items", read_items), ("users", read_users), ("queries", read_queries))
         if (path := getattr(data, name)) is not None
     }
-    log = make_log(read.events, **tables, shown=data.shown, delay=data.delay)
-    return Asked(read, log, _queries(config, log))
+    return read, make_log(read.events, **tables, shown=shown, delay=data.delay)
 
 
 def fit_targets(config: Config, asked: Asked, until: datetime) -> float | WatchTargets | None:
@@ -125,7 +129,7 @@ def find_candidates(
     config: Config, log: Log, queries: Queries, asked: pl.DataFrame, relevance: Relevance
 ) -> Candidates:
     """What competes in the queries of `asked`: what was shown, or positives and negatives of one pool."""
-    positives = relevance.frame.filter(pl.col(RELEVANCE) > 0).join(asked.select(QUERY), on=QUERY, how="semi")
+    positives = relevance.positives.join(asked.select(QUERY), on=QUERY, how="semi")
     if config.candidates.source == "shown" and log.shown is not None:
         return shown_candidates(Queries(asked, queries.events, queries.counts), log.shown, positives)
     return sampled_candidates(log, asked, positives, negatives=config.candidates.negatives, seed=config.seed)
@@ -161,7 +165,7 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
     """
     mapped = present_columns(requests, config.data.columns)
     rows = read_rows(requests, mapped, required=(QUERY, TIMESTAMP), time_unit=config.data.time_unit)
-    log = read_log(config, events).log
+    _, log = _read(config, events, shown=None)
     fitted = Fitted.from_dict(definitions["features"])
     shown = [field.name for field in fitted.description.shown_fields]
     of_item = [name for name in (ITEM, POSITION, *shown) if name in rows.columns]
@@ -247,12 +251,10 @@ def _pool_note(config: Config) -> tuple[str, ...]:
 
 
 def _targets_to_dict(targets: float | WatchTargets | None) -> Any:
-    if not isinstance(targets, WatchTargets):
-        return targets
-    return {"frame": targets.frame.to_dict(as_series=False), "default": targets.default}
+    return targets.to_dict() if isinstance(targets, WatchTargets) else targets
 
 
 def _targets_from_dict(data: Any) -> float | WatchTargets | None:
     if not isinstance(data, Mapping):
         return None if data is None else float(data)
-    return WatchTargets(pl.DataFrame(data["frame"]), data["default"])
+    return WatchTargets.from_dict(data)
