@@ -42,7 +42,7 @@ def package(run: Path, tmp_path: Path) -> Path:
 
 def test_a_run_folder_holds_what_the_contract_says(run: Path) -> None:
     names = {path.name for path in run.iterdir()}
-    assert names == {"config.toml", "metrics.json", "per_query.parquet", "log.txt", "package"}
+    assert names >= {"config.toml", "metrics.json", "per_query.parquet", "log.txt", "package"}
     assert {path.name for path in (run / "package").iterdir()} == {"model.txt", "manifest.json", "examples.parquet"}
 
 
