@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,37 @@ MOST_LEVELS = 50
 PRIOR = 0.5
 """Rows per bin that are added, spread as in training: an empty bin is rare, not impossible, and moves little."""
 
-FEWEST_ROWS = 50
-"""The index of fewer rows is mostly noise: a day with fewer has none."""
+FEWEST_QUERIES = 30
+"""Rows of one query share a user and an hour: the index of fewer queries is mostly noise, and is not taken."""
+
+
+@dataclass(frozen=True)
+class Days:
+    """The days (UTC) on which queries were asked, in order; one nameless day where queries have no time.
+
+    `names` (D,), `of_row` (N,) the place of each row's day, `queries` (D,) how many queries each has.
+    """
+
+    names: tuple[date | None, ...]
+    of_row: Ints
+    queries: Ints
+
+    @classmethod
+    def of(cls, dataset: RankingDataset) -> Days:
+        if TIMESTAMP not in dataset.keys.columns:
+            return cls((None,), np.zeros(dataset.rows, np.int64), np.array([len(dataset.sizes)]))
+        days = dataset.keys[TIMESTAMP].gather(dataset.starts).dt.date()
+        place = days.rank("dense").cast(pl.Int64).to_numpy() - 1
+        return cls(tuple(days.unique().sort()), np.repeat(place, dataset.sizes), np.bincount(place))
+
+    def of_query(self, dataset: RankingDataset) -> Ints:
+        """(Q,) the place of each query's day."""
+        return self.of_row[dataset.starts]
+
+    @property
+    def enough(self) -> npt.NDArray[np.bool_]:
+        """(D,) whether a day has queries enough to be judged."""
+        return self.queries >= FEWEST_QUERIES
 
 
 @dataclass(frozen=True)
@@ -45,10 +75,6 @@ class Histogram:
     edges: tuple[float, ...] | None
     counts: tuple[int, ...]
     usual: float
-
-    def count(self, column: pl.Series) -> Ints:
-        """(B,) rows of `column` in each bin."""
-        return np.bincount(self.bins(column), minlength=len(self.counts))
 
     def bins(self, column: pl.Series) -> Ints:
         """(N,) the bin of each row."""
@@ -96,7 +122,7 @@ def fit_reference(train: RankingDataset, test: RankingDataset, scores: Floats) -
     Training rows score otherwise than rows the model has not seen, so they say nothing of the scores to expect.
     """
     found = {}
-    days = days_of(test.keys)
+    days = Days.of(test)
     for spec in train.schema.features:
         fitted = fit_histogram(train.features[spec.name], spec)
         found[spec.name] = _with_usual(fitted, test.features[spec.name], days)
@@ -105,17 +131,11 @@ def fit_reference(train: RankingDataset, test: RankingDataset, scores: Floats) -
     return {"features": {name: each.to_dict() for name, each in found.items()}, "score": score.to_dict()}
 
 
-def days_of(keys: pl.DataFrame) -> pl.Series | None:
-    """(N,) day of each row's query (UTC), where known."""
-    return keys[TIMESTAMP].dt.date() if TIMESTAMP in keys.columns else None
-
-
-def daily_counts(fitted: Histogram, column: pl.Series, days: pl.Series | None) -> Ints:
-    """(D, B) rows in each bin on each day that occurs, in order; (1, B) of all rows where there are no days."""
-    if days is None:
-        return fitted.count(column)[None, :]
-    size, day = len(fitted.counts), days.rank("dense").cast(pl.Int64).to_numpy() - 1
-    return np.bincount(day * size + fitted.bins(column), minlength=size * (int(day.max()) + 1)).reshape(-1, size)
+def daily_counts(fitted: Histogram, column: pl.Series, days: Days) -> Ints:
+    """(D, B) rows of (N,) `column` in each bin on each day."""
+    size = len(fitted.counts)
+    places = days.of_row * size + fitted.bins(column)
+    return np.bincount(places, minlength=size * len(days.names)).reshape(-1, size)
 
 
 def shares(counts: npt.ArrayLike) -> tuple[float, float]:
@@ -140,6 +160,6 @@ def _bins(column: pl.Series, edges: tuple[float, ...] | None, size: int) -> Ints
     return np.where(values.is_null().to_numpy(), 0, place).astype(np.int64)
 
 
-def _with_usual(fitted: Histogram, column: pl.Series, days: pl.Series | None) -> Histogram:
-    seen = [fitted.index(counts) for counts in daily_counts(fitted, column, days) if counts.sum() >= FEWEST_ROWS]
+def _with_usual(fitted: Histogram, column: pl.Series, days: Days) -> Histogram:
+    seen = [fitted.index(counts) for counts in daily_counts(fitted, column, days)[days.enough]]
     return Histogram(fitted.edges, fitted.counts, max(seen, default=0.0))

@@ -14,7 +14,7 @@ import polars as pl
 from features.columns import POSITION, SCORE
 from pipeline.config import Monitor
 from pipeline.dataset import RankingDataset
-from pipeline.drift import FEWEST_ROWS, Histogram, daily_counts, days_of, shares
+from pipeline.drift import Days, Histogram, daily_counts, shares
 from pipeline.metrics import Convention, ndcg_per_query
 from pipeline.reductions import Interval, bootstrap_interval
 from pipeline.results import query_users
@@ -22,10 +22,11 @@ from pipeline.scorer import Scorer
 
 Floats = npt.NDArray[np.float64]
 
-USUAL_TIMES = 2.0
-"""A column that moved by itself while the run was judged may move twice as far before it is an alarm."""
+USUAL_TIMES = 3.0
+"""A column that moved by itself while the run was judged may move so many times as far before it is an alarm."""
 
-MORE_MISSING = 0.05
+MORE_MISSING = 0.1
+MOST_REMARKS = 10
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class Drift:
-    """A feature, or the score, day by day; None on days of too few rows. `level` is where its alarm starts."""
+    """A feature, or the score, day by day; None on days of too few queries. `level` is where its alarm starts."""
 
     name: str
     level: float
@@ -83,19 +84,16 @@ def monitor(scorer: Scorer, served: RankingDataset, rule: Monitor, *, judged: bo
     manifest = scorer.package.manifest
     convention, k = Convention(**manifest.convention), manifest.k[0]
     scores = scorer.score_features(served.features)
-    metric, days = f"ndcg@{k}", days_of(served.keys)
-    names = (None,) if days is None else tuple(days.unique().sort())
-    quality = tuple(_quality(served, scores, k, convention, manifest.config["seed"])) if judged else ()
-    columns = {spec.name: served.features[spec.name] for spec in served.schema.features}
+    metric, days = f"ndcg@{k}", Days.of(served)
+    quality = tuple(_quality(served, days, scores, k, convention, manifest.config["seed"])) if judged else ()
     drift = [
-        _drift(name, Histogram.from_dict(manifest.reference["features"][name]), column, days, rule)
-        for name, column in columns.items()
+        _drift(spec.name, manifest.reference["features"][spec.name], served.features[spec.name], days, rule)
+        for spec in served.schema.features
     ]
-    score = Histogram.from_dict(manifest.reference["score"])
-    drift.append(_drift(SCORE, score, pl.Series(SCORE, scores), days, rule))
+    drift.append(_drift(SCORE, manifest.reference["score"], pl.Series(SCORE, scores), days, rule))
     expected = Interval(**manifest.metrics["test"][metric])
-    alarms = [*_drift_alarms(drift, names), *_quality_alarms(metric, quality, expected, rule)]
-    return Monitored(metric, expected, names, quality, tuple(drift), tuple(alarms))
+    alarms = [*_drift_alarms(drift, days), *_quality_alarms(metric, quality, days, expected, rule)]
+    return Monitored(metric, expected, days.names, quality, tuple(drift), tuple(alarms))
 
 
 def alarm_sentences(found: Monitored) -> list[str]:
@@ -108,25 +106,34 @@ def alarm_sentences(found: Monitored) -> list[str]:
 
 def remarks(found: Monitored) -> list[str]:
     """Features that are missing, or of a level training never saw, clearly more often than in training."""
-    said = []
+    said: list[tuple[float, str]] = []
     for each in found.drift:
         for what, now, before in (
             ("missing", each.missing, each.missing_before),
             ("of a level that training never saw", each.unknown, each.unknown_before),
         ):
-            if now and max(now) > before + MORE_MISSING:
-                day = found.days[int(np.argmax(now))]
-                said.append(f"{each.name} is {what} in {max(now):.0%} of the rows{_on(day)}, in training {before:.0%}")
-    return said
+            more = [share - before if index is not None else 0.0 for share, index in zip(now, each.index, strict=True)]
+            worst = int(np.argmax(more))
+            if more[worst] > MORE_MISSING:
+                on = _on(found.days[worst])
+                said.append(
+                    (
+                        more[worst],
+                        f"{each.name} is {what} in {now[worst]:.0%} of the rows{on} ({before:.0%} in training)",
+                    )
+                )
+    said.sort(reverse=True)
+    others = [f"so are {len(said) - MOST_REMARKS} more features"] if len(said) > MOST_REMARKS else []
+    return [text for _, text in said[:MOST_REMARKS]] + others
 
 
-def _quality(served: RankingDataset, scores: Floats, k: int, convention: Convention, seed: int) -> Iterator[Quality]:
+def _quality(
+    served: RankingDataset, days: Days, scores: Floats, k: int, convention: Convention, seed: int
+) -> Iterator[Quality]:
     values = ndcg_per_query(scores, served.relevance, served.sizes, k, convention=convention)
-    shown = _served_values(served, k, convention)
-    days, users = days_of(served.keys), query_users(served)
-    of_query = None if days is None else days.gather(served.starts)
-    for day in [None] if of_query is None else of_query.unique().sort():
-        mask = np.ones(len(values), np.bool_) if of_query is None else (of_query == day).to_numpy()
+    shown, users, place = _served_values(served, k, convention), query_users(served), days.of_query(served)
+    for number, day in enumerate(days.names):
+        mask = place == number
         clusters = None if users is None else users.filter(pl.Series(mask))
         model = bootstrap_interval(values[mask], clusters=clusters, seed=seed)
         order = None if shown is None else bootstrap_interval(shown[mask], clusters=clusters, seed=seed)
@@ -142,28 +149,30 @@ def _served_values(served: RankingDataset, k: int, convention: Convention) -> Fl
     return ndcg_per_query(-places.fill_null(last).to_numpy(), served.relevance, served.sizes, k, convention=convention)
 
 
-def _drift(name: str, fitted: Histogram, column: pl.Series, days: pl.Series | None, rule: Monitor) -> Drift:
+def _drift(name: str, reference: Mapping[str, Any], column: pl.Series, days: Days, rule: Monitor) -> Drift:
+    fitted = Histogram.from_dict(reference)
     counts = daily_counts(fitted, column, days)
-    index = tuple(fitted.index(day) if day.sum() >= FEWEST_ROWS else None for day in counts)
+    index = tuple(fitted.index(day) if enough else None for day, enough in zip(counts, days.enough, strict=True))
     now, before = [shares(day) for day in counts], shares(fitted.counts)
     level = max(rule.psi_alarm, USUAL_TIMES * fitted.usual)
-    missing, unknown = tuple(day[0] for day in now), tuple(day[1] for day in now)
-    return Drift(name, level, index, missing, unknown, *before)
+    return Drift(name, level, index, tuple(day[0] for day in now), tuple(day[1] for day in now), *before)
 
 
-def _drift_alarms(drift: Sequence[Drift], days: Sequence[date | None]) -> Iterator[Alarm]:
+def _drift_alarms(drift: Sequence[Drift], days: Days) -> Iterator[Alarm]:
     for each in drift:
-        for day, value in zip(days, each.index, strict=True):
+        for day, value in zip(days.names, each.index, strict=True):
             if value is not None and value > each.level:
                 yield Alarm(each.name, day, value, each.level)
 
 
-def _quality_alarms(metric: str, quality: Sequence[Quality], expected: Interval, rule: Monitor) -> Iterator[Alarm]:
+def _quality_alarms(
+    metric: str, quality: Sequence[Quality], days: Days, expected: Interval, rule: Monitor
+) -> Iterator[Alarm]:
     if expected.mean is None:
         return
     level = expected.mean - rule.ndcg_alarm
-    for each in quality:
-        if each.model.high is not None and each.model.mean is not None and each.model.high < level:
+    for each, enough in zip(quality, days.enough, strict=False):
+        if enough and each.model.high is not None and each.model.mean is not None and each.model.high < level:
             yield Alarm(metric, each.day, each.model.mean, level)
 
 
