@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.errors import TrainingError
+from features.errors import PackageError, TrainingError
 from pipeline.dataset import RankingDataset
 from pipeline.names import encode_name
 
@@ -109,10 +109,20 @@ def train_booster(
 
 
 def load_model(text: str) -> Booster:
-    """The booster of a model text. The text must have been checked by `pipeline.trees` if a stranger wrote it."""
+    """The booster of a model text. The text must have been checked by `pipeline.trees` if a stranger wrote it.
+
+    Raises PackageError where LightGBM does not take it all the same (its block of parameters, say).
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return lightgbm.Booster(model_str=text)
+        try:
+            return lightgbm.Booster(model_str=text)
+        except (lightgbm.basic.LightGBMError, ValueError) as error:
+            raise PackageError(
+                f"LightGBM cannot read the model text: {error}",
+                expected="a model text as LightGBM writes it",
+                fix="take the package from its origin again, or train it again",
+            ) from error
 
 
 def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1, rounds: int | None = None) -> Floats:

@@ -85,8 +85,9 @@ class Tree:
     def _linear_output(self, linear: LinearLeaves, leaf: int, rows: Floats) -> Floats:
         """(N,) linear model of one leaf; the plain leaf value where a feature that it uses is missing."""
         total = np.full(len(rows), linear.constant[leaf])
-        for feature, weight in zip(linear.features[leaf], linear.coefficients[leaf], strict=True):
-            total += weight * rows[:, feature]
+        with np.errstate(over="ignore", invalid="ignore"):
+            for feature, weight in zip(linear.features[leaf], linear.coefficients[leaf], strict=True):
+                total += weight * rows[:, feature]
         blank = np.isnan(rows[:, linear.features[leaf]]).any(axis=1)
         return np.where(blank, self.value[leaf], total)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from itertools import pairwise
 from typing import NoReturn, TypeVar
 
@@ -46,7 +47,10 @@ _TREE_KEYS = frozenset(_NODE_FLOATS + _NODE_INTS + _LEAF_KEYS + _OTHER_KEYS)
 _FORBIDDEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?|inf|nan)")
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
-_OBJECTIVE = re.compile(r"[a-z_0-9]+( [a-z_0-9]+(:[-+.0-9eE]+)?)*")
+_NOT_ZERO = re.compile(r"[-+0.]*[1-9]")
+_PLAIN = "lambdarank rank_xendcg regression regression_l1 huber fair quantile mape custom"
+_TRANSFORMED = "binary poisson gamma tweedie cross_entropy cross_entropy_lambda"
+_OBJECTIVE = re.compile(rf"({'|'.join(f'{_PLAIN} {_TRANSFORMED}'.split())})( [a-z_0-9]+(:[-+.0-9eE]+)?)*")
 _FEATURE_INFO = re.compile(r"none|\[[-+.0-9a-z]+:[-+.0-9a-z]+\]|-?[0-9]{1,10}(:-?[0-9]{1,10})*")
 _PARAMETER = re.compile(r'\[\w+: [^"\\]*\]')
 
@@ -234,10 +238,10 @@ def _parse_linear(values: dict[str, str], leaves: int, features: int, where: str
     used = _integers(values, "leaf_features", int(counts.sum()), where)
     if np.any((used < 0) | (used >= features)):
         _refuse(f"{where} has a leaf model on a feature outside 0..{features - 1}")
-    weights = _finite(values, "leaf_coeff", int(counts.sum()), where)
+    weights = _normal(values, "leaf_coeff", int(counts.sum()), where)
     stops = np.cumsum(counts)[:-1]
     return LinearLeaves(
-        _frozen(_finite(values, "leaf_const", leaves, where)),
+        _frozen(_normal(values, "leaf_const", leaves, where)),
         tuple(_frozen(part) for part in np.split(used, stops)),
         tuple(_frozen(part) for part in np.split(weights, stops)),
     )
@@ -273,6 +277,16 @@ def _finite(values: dict[str, str], key: str, count: int, where: str) -> Floats:
     numbers = _numbers(values, key, count, where)
     if not np.isfinite(numbers).all():
         _refuse(f"{key} of {where} is not finite")
+    return numbers
+
+
+def _normal(values: dict[str, str], key: str, count: int, where: str) -> Floats:
+    """LightGBM reads leaf models with std::stod, and ends the process where that finds a number too small or large."""
+    tokens = _tokens(values, key, count, where, _NUMBER)
+    numbers = _finite(values, key, count, where)
+    for token, number in zip(tokens, numbers, strict=True):
+        if abs(number) < sys.float_info.min and _NOT_ZERO.match(token):
+            _refuse(f"{key} of {where} holds {token[:40]!r}, too small for a double")
     return numbers
 
 

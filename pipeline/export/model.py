@@ -131,7 +131,7 @@ class Format:
 
 def refuse(format_name: str, found: str, *, fix: str) -> ExportError:
     """The one sentence for what a target cannot express."""
-    return ExportError(found, expected=f"what {format_name} can express", fix=fix)
+    return ExportError(found, expected=f"a model that {format_name} can express", fix=fix)
 
 
 def refuse_linear(model: ExportModel, format_name: str) -> None:

@@ -117,11 +117,11 @@ def _scale(model: ExportModel, feature: int) -> float:
     """The smallest power of two by which every threshold of the feature can be written without being moved."""
     wanted = _wanted(model, feature)
     wanted = wanted[np.abs(wanted) > ZERO]
-    largest = np.abs(wanted).max(initial=0.0)
+    largest = float(np.abs(wanted).max(initial=0.0))
     scale = 1.0
     while np.any(_take_off_slack(wanted * np.float32(scale)) + SLACK != wanted * np.float32(scale)):
         scale *= 2
-        if scale * largest > LARGEST:
+        if scale * largest > float(LARGEST):
             raise refuse(
                 "solr",
                 f"the thresholds of {model.names[feature]!r} reach from {np.abs(wanted).min():g} to {largest:g}, "
