@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from features.errors import ConfigError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.params import param_problems
 from pipeline.space import Entry, Setting, Space, build_space
@@ -268,10 +268,16 @@ class Config(Section):
             raise ValueError(
                 "data.shown names the event kind of what was shown; without one, set candidates.from = 'sampled'"
             )
-        self.search_space()
+        self._check_space()
         if self.data.is_log and self.split.gap is not None and self.split.gap < self.relevance.window:
             raise ValueError(f"split.gap must be at least relevance.window ({_format_duration(self.relevance.window)})")
         return self
+
+    def _check_space(self) -> None:
+        try:
+            self.search_space()
+        except ValueError as error:
+            raise ValueError(f"tune.space: {error}") from error
 
     @property
     def train_k(self) -> int:

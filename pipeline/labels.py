@@ -91,6 +91,14 @@ def levels(gain: str | Sequence[float], top: float, count: int = DEFAULT_LEVELS)
     return LabelRule(tuple(float(value) for value in gains), width)
 
 
+def regained(rule: LabelRule, gain: str | Sequence[float]) -> LabelRule:
+    """The same labels with the gains of another rule. Raises DatasetError for a gain that `rule` has no way to take."""
+    if rule.width is None:
+        return grades(gain, len(rule.gains) - 1)
+    steps = len(rule.gains) - 1
+    return levels(gain, rule.width * steps, steps)
+
+
 def _check_whole(relevance: npt.NDArray[np.float64], part: str) -> None:
     broken = np.flatnonzero(relevance != np.floor(relevance))
     if len(broken):

@@ -57,7 +57,9 @@ def as_entry(value: object) -> object:
         return Range.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc'])) or value}: {first['msg']}") from error
+        raise ValueError(
+            f"{'.'.join(map(str, first['loc'])) or value}: {first['msg'].removeprefix('Value error, ')}"
+        ) from error
 
 
 Dimension = Range | tuple[Any, ...]
@@ -139,6 +141,17 @@ class Setting:
     objective: str
     gain: Any
     params: Mapping[str, Any]
+
+    @classmethod
+    def from_plain(cls, plain: list[Any]) -> Setting:
+        """Undoes `to_plain`."""
+        objective, gain, params = plain
+        return cls(objective, tuple(gain) if isinstance(gain, list) else gain, params)
+
+    def to_plain(self) -> list[Any]:
+        """In the values that JSON has."""
+        plain: list[Any] = json.loads(self.key)
+        return plain
 
     @property
     def key(self) -> str:

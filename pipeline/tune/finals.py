@@ -1,0 +1,137 @@
+"""From trials to one model: the best few fitted with care, the choice made on the validation queries, and its price.
+
+Of many settings that are equally good, the luckiest looks better than it is. `expected_optimism` says by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import tomli_w
+
+from pipeline.booster import load_model
+from pipeline.config import Config
+from pipeline.dataset import RankingDataset
+from pipeline.space import Setting
+from pipeline.train import Ranker, train_ranker
+from pipeline.tune.scores import pooled, score_model
+from pipeline.tune.study import Tried
+from pipeline.tune.task import Task
+
+Floats = npt.NDArray[np.float64]
+REPETITIONS = 1000
+
+
+@dataclass(frozen=True)
+class Final:
+    """A setting fitted as the run will use it. `trial` is its number in the study, `value` its score on valid."""
+
+    trial: int
+    config: Config
+    ranker: Ranker
+    value: float
+
+
+def fit_finals(
+    task: Task,
+    train: RankingDataset,
+    valid: RankingDataset,
+    tried: list[Tried],
+    on_fit: Callable[[int, int], None] = lambda _done, _of: None,
+) -> tuple[Final, Final]:
+    """(chosen, default): the best `tune.finalists` of the search and the default are fitted, the best on valid is chosen.
+
+    The default wins a tie. Raises TrainingError.
+    """
+    fitted = []
+    entrants = _entrants(task, tried)
+    for done, (number, setting) in enumerate(entrants):
+        on_fit(done, len(entrants))
+        config, gains = task.for_final(setting), task.gains(setting)
+        ranker = train_ranker(replace(train, gains=gains), replace(valid, gains=gains), config)
+        score = score_model(load_model(ranker.selected_text), valid, config, task.convention)
+        fitted.append(Final(number, config, ranker, pooled([score])))
+    return max(fitted, key=lambda final: final.value), fitted[0]
+
+
+def expected_optimism(tried: list[Tried], counts: Floats, seed: int) -> float | None:
+    """How much higher than its true value the best of these trials is expected to look, as it was chosen on luck too.
+
+    Bootstrap estimate (Efron 1983) over `counts` (B,) blocks of queries: choose the best on a resample, and see how
+    much lower the same trial stands on the whole. None for fewer than two finished trials.
+    """
+    values = [_means(trial) for trial in tried if trial.value is not None and trial.outcome]
+    if len(values) < 2:
+        return None
+    means = np.nan_to_num(np.array(values))
+    rng = np.random.default_rng(seed)
+    blocks = len(counts)
+    weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), REPETITIONS) * counts
+    drawn = weights @ means.T / weights.sum(axis=1, keepdims=True)
+    whole = means @ counts / counts.sum()
+    best = drawn.argmax(axis=1)
+    return float(np.mean(drawn[np.arange(REPETITIONS), best] - whole[best]))
+
+
+def overlay(config: Config, headline: str) -> str:
+    """The `[train]` settings of a config as TOML that `include` reads."""
+    train = config.train.model_dump(exclude_none=True, include={"objective", "gain", "params"})
+    return f"# {headline}\n" + tomli_w.dumps({"train": _listed(train)})
+
+
+def trial_table(tried: list[Tried]) -> pl.DataFrame:
+    """A row per trial: number, state, value, rounds, seconds, reason, and the setting that was trained."""
+    rows = [
+        {
+            "trial": trial.number,
+            "state": trial.state,
+            "value": trial.value,
+            "default": trial.is_default,
+            "same_as": trial.same_as,
+            "rounds": (trial.outcome.get("rounds") or [None])[-1],
+            "seconds": trial.seconds,
+            "reason": trial.reason,
+            **_columns(trial.setting),
+        }
+        for trial in tried
+    ]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _entrants(task: Task, tried: list[Tried]) -> list[tuple[int, Setting]]:
+    """The default, then the best of the search: each setting once."""
+    default = next((trial.number for trial in tried if trial.is_default), 0)
+    found, seen = [(default, task.default)], {task.default.key}
+    ranked = sorted((t for t in tried if t.value is not None), key=lambda t: (-(t.value or 0.0), t.number))
+    for trial in ranked:
+        if len(found) > task.config.tune.finalists:
+            break
+        if trial.setting is not None and trial.setting.key not in seen:
+            seen.add(trial.setting.key)
+            found.append((trial.number, trial.setting))
+    return found
+
+
+def _means(trial: Tried) -> list[float]:
+    """The trial's block means over all whole folds: a sample that came before them is the extra one in front."""
+    stages = trial.outcome["blocks"]
+    whole = stages[len(stages) - len(trial.outcome["rounds"]) :]
+    return [np.nan if value is None else value for stage in whole for value in stage]
+
+
+def _columns(setting: Setting | None) -> dict[str, Any]:
+    if setting is None:
+        return {}
+    gain = None if setting.gain is None else str(setting.gain)
+    return {"objective": setting.objective, "gain": gain, **setting.params}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _listed(entry) for key, entry in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,111 @@
+"""Running trials: in this process, or in several side by side, until there are as many as asked for."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import optuna
+
+from features.errors import RankingError, TrainingError
+from pipeline.tune.objective import Objective
+from pipeline.tune.study import Tried, ended, open_storage, open_study, quiet
+from pipeline.tune.task import Task
+
+OnTrial = Callable[[list[Tried]], None]
+
+
+class Interrupted(Exception):  # noqa: N818
+    """The search was stopped from outside; `tried` has ended by then and stays in the study."""
+
+    def __init__(self, tried: list[Tried]) -> None:
+        super().__init__("the search was stopped")
+        self.tried = tried
+
+
+def run_search(task: Task, place: str, *, resume: bool, on_trial: OnTrial) -> list[Tried]:
+    """Runs trials until the study at `place` holds `tune.trials` of them, and returns all that ended.
+
+    `on_trial` is told all that have ended after each of this process. Raises Interrupted after Ctrl-C, ConfigError
+    where the study is another one, TrainingError where no trial came to a value.
+    """
+    with quiet():
+        study = open_study(task, open_storage(place), resume=resume)
+        with _workers(task, place):
+            try:
+                _work(study, task, on_trial)
+            except KeyboardInterrupt:
+                raise Interrupted(ended(study)) from None
+        tried = ended(study)
+    _check_any(tried)
+    return tried
+
+
+def best_of(tried: list[Tried]) -> Tried | None:
+    """The trial of the highest value, the earliest of equals; None where none was finished."""
+    valued = [trial for trial in tried if trial.value is not None]
+    return max(valued, key=lambda trial: (trial.value, -trial.number), default=None)
+
+
+def _work(study: optuna.Study, task: Task, on_trial: OnTrial) -> None:
+    timeout, wanted = task.config.tune.timeout, task.config.tune.trials
+
+    def after(study: optuna.Study, _: optuna.trial.FrozenTrial) -> None:
+        tried = ended(study)
+        on_trial(tried)
+        if len(tried) >= wanted:
+            study.stop()
+
+    if len(ended(study)) < wanted:
+        seconds = None if timeout is None else timeout.total_seconds()
+        study.optimize(Objective(task), timeout=seconds, callbacks=[after], catch=(RankingError,))
+
+
+@contextmanager
+def _workers(task: Task, place: str) -> Iterator[None]:
+    """The other processes: LightGBM keeps the gains of labels for a whole process, so that threads would share them."""
+    context = multiprocessing.get_context("spawn")
+    started = []
+    try:
+        for _ in range(task.config.tune.jobs - 1):
+            worker = context.Process(target=_join_search, args=(task, place), daemon=True)
+            worker.start()
+            started.append(worker)
+        yield
+    except BaseException:
+        for worker in started:
+            worker.terminate()
+        raise
+    finally:
+        for worker in started:
+            worker.join()
+
+
+def _join_search(task: Task, place: str) -> None:
+    """What a worker does. Ctrl-C is the first process's to answer; told to end, it gives its trial back."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with quiet():
+            _work(open_study(task, open_storage(place), resume=True), task, lambda _tried: None)
+    except KeyboardInterrupt:
+        return
+
+
+def _check_any(tried: list[Tried]) -> None:
+    if best_of(tried) is not None:
+        return
+    reasons = [trial.reason for trial in tried if trial.reason]
+    if not reasons:
+        raise TrainingError(
+            f"none of {len(tried)} trials was finished",
+            expected="at least the default's",
+            fix="give the search more time with --timeout, or resume it with --resume",
+        )
+    raise TrainingError(
+        f"all {len(tried)} trials failed, most often because of this: {max(set(reasons), key=reasons.count)}",
+        expected="at least one with a value",
+        fix="mend that, then search anew",
+    )

@@ -1,0 +1,165 @@
+"""What a search works on: plain values that any process can be given, and that say whether two searches are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from features.errors import ConfigError
+from pipeline.config import Config
+from pipeline.dataset import RankingDataset
+from pipeline.labels import LabelRule, regained
+from pipeline.metrics import Convention
+from pipeline.space import GAIN, RATE, Setting, Space
+from pipeline.train import available_threads, lightgbm_params
+from pipeline.tune.folds import Fold, fingerprint, make_folds
+from pipeline.tune.scores import diversity_column
+
+FINAL_RATE = 0.05
+"""The learning rate of the final fits, where the config names none: low, as there are only a few of them."""
+MIN_PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class Task:
+    """A search: `name` and `contract` tell studies apart, `gains` holds the gain of each label per name of a gain."""
+
+    name: str
+    config: Config
+    convention: Convention
+    space: Space
+    folds: tuple[Fold, ...]
+    labels: LabelRule
+    contract: dict[str, Any]
+    threads: int
+
+    @property
+    def default(self) -> Setting:
+        """What `[train]` says."""
+        return self.space.start
+
+    @property
+    def searches_rate(self) -> bool:
+        return RATE in self.space.dimensions
+
+    def gains(self, setting: Setting) -> tuple[float, ...]:
+        """The gain of each label that trees are grown for."""
+        return regained(self.labels, setting.gain or self.convention.gain).gains
+
+    def for_search(self, setting: Setting) -> Config:
+        """The run of a trial: quick steps, and as much less patience."""
+        if self.searches_rate:
+            return self._on_threads(self.config.with_setting(setting))
+        final = self.final_rate
+        rate = max(self.config.tune.learning_rate, final)
+        quick = self.config.with_setting(replace(setting, params={**setting.params, RATE: rate}))
+        patience = max(min(MIN_PATIENCE, quick.train.early_stopping), round(quick.train.early_stopping * final / rate))
+        train = quick.train.model_copy(update={"early_stopping": patience})
+        return self._on_threads(quick.model_copy(update={"train": train}))
+
+    def for_final(self, setting: Setting) -> Config:
+        """The run that a setting ends in: small steps, unless the search chose their size."""
+        if self.searches_rate:
+            return self.config.with_setting(setting)
+        return self.config.with_setting(replace(setting, params={**setting.params, RATE: self.final_rate}))
+
+    @property
+    def final_rate(self) -> float:
+        return float(self.config.train.params.get(RATE, FINAL_RATE))
+
+    def nearest_default(self) -> dict[str, Any]:
+        """The default as a point of the space, for the sampler to learn from."""
+        return self.space.nearest(lightgbm_params(self.config)[0])
+
+    def _on_threads(self, config: Config) -> Config:
+        return config.model_copy(update={"train": config.train.model_copy(update={"threads": self.threads})})
+
+
+def make_task(
+    name: str,
+    train: RankingDataset,
+    valid: RankingDataset,
+    config: Config,
+    convention: Convention,
+    labels: LabelRule,
+) -> Task:
+    """Folds, the space within what the data allows, and all checks that need the data.
+
+    Raises DataError, DatasetError or ConfigError for what could not be searched.
+    """
+    gap, tune = config.split_gap, config.tune
+    folds = make_folds(train, valid, count=tune.folds, gap=gap, sample=tune.sample)
+    space = _space_for(config, folds)
+    jobs = tune.jobs
+    threads = max(1, min(config.train.threads or available_threads(), available_threads() // jobs))
+    contract = _contract(config, convention, space, folds)
+    task = Task(name, config, convention, space, folds, labels, contract, threads)
+    for gain in _gains_in(space):
+        _check_gain(task, gain, max(int(train.labels.max()), int(valid.labels.max())))
+    if tune.weights.diversity:
+        diversity_column(valid, config)
+    return task
+
+
+def _space_for(config: Config, folds: tuple[Fold, ...]) -> Space:
+    fewest = min((fold.train for fold in folds if fold.share == 1.0), key=lambda part: part.rows)
+    asked = config.search_space()
+    categories = bool(fewest.schema.categorical)
+    space = asked.capped(fewest.rows, int(fewest.sizes.max()), categories=categories)
+    lost = [name for name in config.tune.space if name not in space.dimensions]
+    if lost:
+        raise ConfigError(
+            f"tune.space searches {', '.join(lost)} where no feature is a category",
+            expected="parameters that change the model",
+            fix="leave them out, or list categories in [features]",
+        )
+    return space
+
+
+def _contract(config: Config, convention: Convention, space: Space, folds: tuple[Fold, ...]) -> dict[str, Any]:
+    """All that a study rests on, in plain values."""
+    tune = config.tune
+    return {
+        "space": space.to_plain(),
+        "data": fingerprint(folds),
+        "metric": f"ndcg@{config.train_k}, {convention.describe()}",
+        "weights": tune.weights.model_dump() | {"diversity_by": tune.diversity_by},
+        "direction": "maximise",
+        "folds": f"{tune.folds}, first on {folds[0].share:g} of the training queries",
+        "train": {
+            "start": space.start.key,
+            "rounds": config.train.rounds,
+            "early_stopping": config.train.early_stopping,
+            "search_rate": tune.learning_rate,
+        },
+        "seed": config.seed,
+    }
+
+
+def contract_differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """One phrase for each thing in which two contracts differ."""
+    found = []
+    for name in sorted({*old, *new}):
+        was, now = old.get(name), new.get(name)
+        if isinstance(was, Mapping) and isinstance(now, Mapping):
+            found += contract_differences(was, now, f"{prefix}{name}.")
+        elif was != now:
+            what = "is other data" if name == "data" else f"was {was if was is not None else 'absent'}, is now {now}"
+            found.append(f"{prefix}{name} {what}")
+    return found
+
+
+def _gains_in(space: Space) -> tuple[Any, ...]:
+    asked = space.dimensions.get(GAIN, ())
+    return asked if isinstance(asked, tuple) else ()
+
+
+def _check_gain(task: Task, gain: Any, top: int) -> None:
+    table = task.gains(replace(task.default, gain=gain))
+    if top >= len(table):
+        raise ConfigError(
+            f"tune.space.gain has a table of {len(table)} entries",
+            expected=f"one for each of the labels 0 to {top}",
+            fix="lengthen the table",
+        )
