@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 DEFAULT = Convention()
 
+SHARES_PER_THREAD = 8
+
 TABLE_GRADES = 4096
 """Integer relevance up to here gets its gains from a table."""
 
@@ -252,12 +254,12 @@ def _ideal_code(convention: Convention, ideal: Ragged | None) -> int:
 
 
 def _shared(work: Callable[[int, int], bool], starts: Ints, threads: int) -> list[bool]:
-    """work(first, last) of shares of the queries with about as many rows each, one share per thread."""
+    """work(first, last) for shares of the queries with about as many rows each; a thread that is done takes the next."""
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ValueError(f"threads is {threads!r}; expected a whole number of at least 1")
-    shares = np.linspace(0, starts[-1], threads + 1)
-    borders = np.searchsorted(starts, shares).tolist()
     if threads == 1:
-        return [work(borders[0], borders[1])]
+        return [work(0, len(starts) - 1)]
+    shares = np.linspace(0, starts[-1], threads * SHARES_PER_THREAD + 1)
+    borders = np.searchsorted(starts, shares).tolist()
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, borders[:-1], borders[1:]))
