@@ -254,7 +254,7 @@ def _ideal_code(convention: Convention, ideal: Ragged | None) -> int:
 
 
 def _shared(work: Callable[[int, int], bool], starts: Ints, threads: int) -> list[bool]:
-    """work(first, last) for shares of the queries with about as many rows each; a thread that is done takes the next."""
+    """work(first, last) for shares of about as many rows each; a thread that is done takes the next."""
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
         raise ValueError(f"threads is {threads!r}; expected a whole number of at least 1")
     if threads == 1:

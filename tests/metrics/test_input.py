@@ -192,3 +192,36 @@ def test_importing_the_metrics_loads_nothing_but_numpy():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_kernels_compile_where_nothing_can_be_cached(monkeypatch):
+    """A read-only installation without a home: slower to start, but it works."""
+    from numba.core import caching
+
+    from pipeline.metrics.compiling import compiled
+
+    def twice(value: float) -> float:
+        return value * 2
+
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    assert compiled(twice)(1.5) == 3
+
+
+def test_no_bytes_crash_the_process():
+    """Whatever the arrays hold, the answer is a value in [0, 1], NaN, or a ValueError."""
+    rng = np.random.default_rng(11)
+    odd = np.array([0, 1, 4, -1, 1e308, -1e308, 5e-324, NAN, INF, 2**53, 997, 31.5])
+    for _ in range(300):
+        rows = int(rng.integers(1, 60))
+        scores, relevance = (
+            rng.choice(odd, rows) if rng.random() < 0.5 else rng.integers(0, 4, rows) for _ in range(2)
+        )
+        groups = rng.integers(-1, 30, int(rng.integers(1, 6))) if rng.random() < 0.2 else np.array([rows])
+        gain = ["exp2", "linear", (0, 1, 1, 5)][rng.integers(3)]
+        try:
+            values = ndcg_per_query(
+                scores, relevance, groups, int(rng.integers(1, 70)), convention=Convention(gain=gain)
+            )
+        except ValueError:
+            continue
+        assert (np.isnan(values) | ((values >= 0) & (values <= 1))).all()
