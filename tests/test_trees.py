@@ -15,7 +15,7 @@ from features.errors import PackageError
 from pipeline.booster import load_model
 from pipeline.forest import MISSING_NAN, MISSING_NONE, MISSING_ZERO, Forest
 from pipeline.trees import parse_model
-from tests.export.models import KINDS, make_model
+from tests.export.models import KINDS, make_model, resized
 
 FUZZED = ("categories_missing", "linear_missing", "zero_and_nan")
 
@@ -77,13 +77,6 @@ def edited(pattern: str, replacement: str, name: str = "categories_missing") -> 
     text, count = re.subn(pattern, replacement, make_model(name).text, count=1, flags=re.MULTILINE)
     assert count == 1
     return resized(text)
-
-
-def resized(text: str) -> str:
-    """The text with tree_sizes that fit its trees, so that only the edit itself is wrong."""
-    blocks = re.findall(r"^Tree=.*?(?=^Tree=|^end of trees)", text, flags=re.MULTILINE | re.DOTALL)
-    sizes = " ".join(str(len(block.encode())) for block in blocks)
-    return re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", text, flags=re.MULTILINE)
 
 
 DAMAGES = {

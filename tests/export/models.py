@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -177,3 +178,10 @@ def _spec(kind: Kind, index: int) -> FeatureSpec:
 def _column(feature: FeatureSpec, values: np.ndarray) -> pl.Series:
     column = pl.Series(feature.name, values, nan_to_null=True)
     return column.cast(pl.Int32 if feature.dtype == "category" else pl.Float32)
+
+
+def resized(text: str) -> str:
+    """The text with tree_sizes that fit its trees, so that only the edit itself is wrong."""
+    blocks = re.findall(r"^Tree=.*?(?=^Tree=|^end of trees)", text, flags=re.MULTILINE | re.DOTALL)
+    sizes = " ".join(str(len(block.encode())) for block in blocks)
+    return re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", text, flags=re.MULTILINE)
