@@ -42,6 +42,36 @@ def train(config: ConfigPath, settings: Settings = [], out: Out = None, overwrit
 
 
 @app.command()
+def tune(
+    config: ConfigPath,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many trials the study shall hold.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="No trial begins after it.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Processes that search side by side.")] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option("--storage", metavar="URL", help="A database, or a file ending in .log, that processes share."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the study, or join it.")] = False,
+    settings: Settings = [],  # noqa: B006
+    out: Out = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Search for better settings, and package the best model beside an honest number."""
+    from pipeline import tuning
+
+    options = {
+        "trials": trials,
+        "timeout": None if timeout is None else f"{timeout}s",
+        "jobs": jobs,
+        "storage": storage,
+    }
+    given = [f"tune.{name}={value}" for name, value in options.items() if value is not None]
+    tuning.tune(config, [*settings, *given], out, resume=resume, overwrite=overwrite)
+
+
+@app.command()
 def check(config: ConfigPath, settings: Settings = []) -> None:  # noqa: B006
     """Read config and data, and say what is there and what is wrong. Trains nothing."""
     from pipeline import commands

@@ -23,7 +23,7 @@ from pipeline.compared import comparison_caption, comparison_tables
 from pipeline.config import Config, config_from, load_config, with_settings
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
-from pipeline.evaluate import convention_from, cutoffs_from, measure_run, summarise
+from pipeline.evaluate import convention_from, cutoffs_from, measure_run
 from pipeline.evaluate import explain as explain_query
 from pipeline.folder import check_free, new_folder
 from pipeline.judgements import Policies, judge_run, read_judged
@@ -46,6 +46,7 @@ from pipeline.run import (
     PER_QUERY,
     RANKED,
     Datasets,
+    Run,
     Timings,
     build_datasets,
     run_training,
@@ -56,6 +57,7 @@ from pipeline.scorer import Scorer
 from pipeline.simulate import STEPS
 from pipeline.simulate import simulate as write_world
 from pipeline.split import Origin, Parts
+from pipeline.summaries import summarise
 
 COMPARISON, MONITORED = "comparison.json", "monitor.json"
 
@@ -74,7 +76,7 @@ def check(config_path: Path, settings: Sequence[str]) -> None:
     """Reads config and data, and says what is there: counts, rejected rows by rule, parts. Trains nothing."""
     config = load_config(config_path, settings)
     with logging_to(None):
-        datasets, _ = _load_datasets(config, Timings())
+        datasets, _ = load_datasets(config, Timings())
         for part in ("train", "valid", "test"):
             dataset = getattr(datasets, part)
             empty = int((~dataset.has_positive).sum())
@@ -250,7 +252,7 @@ def simulate(
 
 def _train_into(folder: Path, config: Config) -> None:
     timings = Timings()
-    datasets, origin = _load_datasets(config, timings)
+    datasets, origin = load_datasets(config, timings)
     with progress("training", config.train.rounds) as advance:
         run = run_training(
             datasets,
@@ -259,6 +261,12 @@ def _train_into(folder: Path, config: Config) -> None:
             timings=timings,
             on_round=lambda done, value: advance(done, f"ndcg@{config.train_k} {value:.4f}"),
         )
+    print_run(run)
+    write_run(folder, run)
+
+
+def print_run(run: Run) -> None:
+    """What a reader must know of a run, then its table."""
     counts = run.metrics["queries"]
     LOG.info("Queries: %s train, %s valid, %s test.", counts["train"], counts["valid"], counts["test"])
     if run.origin.continuous:
@@ -278,11 +286,10 @@ def _train_into(folder: Path, config: Config) -> None:
     console.print(result_caption(run.metrics), markup=False)
     for sentence in slice_sentences(run.metrics):
         console.print(sentence, markup=False)
-    write_run(folder, run)
 
 
-def _load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
-    """The tables are let go once the datasets are built of them: training needs the memory."""
+def load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
+    """All three parts; the tables are let go once the datasets are built of them: training needs the memory."""
     with timings.step("read"):
         parts = _load_parts(config)
     with timings.step("dataset"):

@@ -18,7 +18,7 @@ PIPE_WIDTH = 160
 console = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH, soft_wrap=True)
 
 PLAIN_EVERY = 100
-"""In a pipe, progress is a line every so many steps."""
+"""In a pipe, progress is a line every so many steps, unless a verb says otherwise."""
 
 
 class _ConsoleHandler(logging.Handler):
@@ -48,10 +48,10 @@ def logging_to(path: Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yields `advance(done, note)`: a bar on a terminal, a plain line now and then in a pipe."""
+def progress(what: str, total: int, *, every: int = PLAIN_EVERY) -> Iterator[Callable[[int, str], None]]:
+    """Yields `advance(done, note)`: a bar on a terminal, in a pipe a plain line every so many steps."""
     if not console.is_terminal:
-        yield lambda done, note: _plain(what, done, total, note)
+        yield lambda done, note: _plain(what, done, total, note) if done % every == 0 else None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -64,5 +64,4 @@ def progress(what: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
 
 def _plain(what: str, done: int, total: int, note: str) -> None:
-    if done % PLAIN_EVERY == 0:
-        console.print(f"{what} {done}/{total} {note}", markup=False)
+    console.print(f"{what} {done}/{total} {note}", markup=False)

@@ -95,32 +95,35 @@ def run_training(
     """Trains and judges the model beside its rivals. Raises what the trainer and the rivals raise."""
     with timings.step("train"):
         ranker = train_ranker(datasets.train, datasets.valid, config, on_round)
-    return judge_run(datasets, origin, config, ranker, timings=timings)
+    return judge_ranker(datasets, origin, config, ranker, timings=timings)
 
 
-def judge_run(
+def judge_ranker(
     datasets: Datasets,
     origin: Origin,
     config: Config,
     ranker: Ranker,
     *,
     timings: Timings,
-    others: Mapping[str, str] = MappingProxyType({}),
+    others: Mapping[str, Ranker] = MappingProxyType({}),
 ) -> Run:
-    """A trained model beside its rivals; `others`: name -> model text of further rivals over the same features."""
+    """A trained model beside its rivals, to which `others` of the same features may be added by name."""
     convention = config.resolved_convention(continuous=origin.continuous)
     with timings.step("evaluate"):
         rivals = Rivals.choose(datasets.valid, config.train_k, convention, fields=origin.rivals, named=config.baselines)
 
-        def judged(dataset: RankingDataset, text: str) -> Judgement:
-            models = {MODEL: text, **others}
-            scores = {name: predict(load_model(model), dataset.features) for name, model in models.items()}
-            scores |= rivals.scores(dataset)
-            return judge(dataset, scores, config.k, convention, config.seed)
+        selected, shipped = (
+            {name: getattr(held, text) for name, held in {MODEL: ranker, **others}.items()}
+            for text in ("selected_text", "model_text")
+        )
 
-        valid, test = judged(datasets.valid, ranker.selected_text), judged(datasets.test, ranker.model_text)
+        def judged(dataset: RankingDataset, models: Mapping[str, str]) -> Judgement:
+            scores = {name: predict(load_model(text), dataset.features) for name, text in models.items()}
+            return judge(dataset, scores | rivals.scores(dataset), config.k, convention, config.seed)
+
+        valid, test = judged(datasets.valid, selected), judged(datasets.test, shipped)
         parity = ranker.parity | _level_error(datasets, valid, convention)
-        slices = {name: judged(part, ranker.model_text) for name, part in _slices(datasets.test, config).items()}
+        slices = {name: judged(part, shipped) for name, part in _slices(datasets.test, config).items()}
         if RANDOM_ORDER in slices:
             slices[RANDOM_ORDER] = slices[RANDOM_ORDER].without("shown")
     counts = {"train": len(datasets.train.sizes), "valid": len(datasets.valid.sizes)}

@@ -1,7 +1,22 @@
 """Searching for better settings: honest folds, cheap trials, a study that can be stopped, and a number to believe."""
 
-from pipeline.tune.finals import Final, fit_finals
-from pipeline.tune.search import Interrupted, run_search
+from pipeline.tune.finals import Final, expected_optimism, fit_finals, overlay, trial_table
+from pipeline.tune.search import Interrupted, best_of, run_search
+from pipeline.tune.study import STUDY, Tried, copy_database
 from pipeline.tune.task import Task, make_task
 
-__all__ = ["Final", "Interrupted", "Task", "fit_finals", "make_task", "run_search"]
+__all__ = [
+    "STUDY",
+    "Final",
+    "Interrupted",
+    "Task",
+    "Tried",
+    "best_of",
+    "copy_database",
+    "expected_optimism",
+    "fit_finals",
+    "make_task",
+    "overlay",
+    "run_search",
+    "trial_table",
+]

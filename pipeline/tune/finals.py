@@ -16,7 +16,7 @@ import tomli_w
 
 from pipeline.booster import load_model
 from pipeline.config import Config
-from pipeline.dataset import RankingDataset
+from pipeline.run import Datasets
 from pipeline.space import Setting
 from pipeline.train import Ranker, train_ranker
 from pipeline.tune.scores import pooled, score_model
@@ -33,42 +33,46 @@ class Final:
 
     trial: int
     config: Config
+    gains: tuple[float, ...]
     ranker: Ranker
     value: float
 
 
 def fit_finals(
-    task: Task,
-    train: RankingDataset,
-    valid: RankingDataset,
-    tried: list[Tried],
-    on_fit: Callable[[int, int], None] = lambda _done, _of: None,
+    task: Task, datasets: Datasets, tried: list[Tried], on_fit: Callable[[int, str], None] = lambda _done, _note: None
 ) -> tuple[Final, Final]:
-    """(chosen, default): the best `tune.finalists` of the search and the default are fitted, the best on valid is chosen.
+    """(chosen, default): fits the best `tune.finalists` of the search and the default; the best on valid is chosen.
 
     The default wins a tie. Raises TrainingError.
     """
-    fitted = []
-    entrants = _entrants(task, tried)
-    for done, (number, setting) in enumerate(entrants):
-        on_fit(done, len(entrants))
+    fitted: list[Final] = []
+    for number, setting in _entrants(task, tried):
         config, gains = task.for_final(setting), task.gains(setting)
-        ranker = train_ranker(replace(train, gains=gains), replace(valid, gains=gains), config)
-        score = score_model(load_model(ranker.selected_text), valid, config, task.convention)
-        fitted.append(Final(number, config, ranker, pooled([score])))
+        ranker = train_ranker(replace(datasets.train, gains=gains), replace(datasets.valid, gains=gains), config)
+        score = score_model(load_model(ranker.selected_text), datasets.valid, config, task.convention)
+        fitted.append(Final(number, config, gains, ranker, pooled([score])))
+        on_fit(len(fitted), f"trial {number}: {fitted[-1].value:.4f}")
     return max(fitted, key=lambda final: final.value), fitted[0]
 
 
-def expected_optimism(tried: list[Tried], counts: Floats, seed: int) -> float | None:
-    """How much higher than its true value the best of these trials is expected to look, as it was chosen on luck too.
+def expected_optimism(task: Task, tried: list[Tried]) -> float | None:
+    """How much better than it is the best of these trials must be expected to look, as luck had a say in the choice.
 
-    Bootstrap estimate (Efron 1983) over `counts` (B,) blocks of queries: choose the best on a resample, and see how
-    much lower the same trial stands on the whole. None for fewer than two finished trials.
+    None for fewer than two finished trials.
     """
     values = [_means(trial) for trial in tried if trial.value is not None and trial.outcome]
     if len(values) < 2:
         return None
-    means = np.nan_to_num(np.array(values))
+    counts = np.concatenate([fold.counts(task.convention) for fold in task.folds if fold.share == 1.0])
+    return best_of_many(np.nan_to_num(np.array(values)), counts, task.config.seed)
+
+
+def best_of_many(means: Floats, counts: Floats, seed: int) -> float:
+    """The optimism of the best of T trials from their means (T, B) over blocks of `counts` (B,) queries.
+
+    Bootstrap estimate (Efron 1983): choose the best on a resample of the blocks, and see how much lower the same trial
+    stands on the whole.
+    """
     rng = np.random.default_rng(seed)
     blocks = len(counts)
     weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), REPETITIONS) * counts

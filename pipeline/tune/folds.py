@@ -20,6 +20,8 @@ from features.columns import TIMESTAMP
 from features.errors import DataError
 from features.hashing import hash_ids, unit_interval
 from pipeline.dataset import RankingDataset
+from pipeline.metrics import Convention
+from pipeline.reductions import relevant_per_query
 from pipeline.split import Borders, assign_by_time
 from pipeline.train import evaluable
 
@@ -47,6 +49,11 @@ class Fold:
         """The training queries and those that early stopping watches. Raises TrainingError where one has none."""
         train, watched, _ = evaluable(self._sampled, self.valid)
         return train, watched
+
+    def counts(self, convention: Convention) -> Floats:
+        """(B,) validation queries with a relevant item in each of the `Blocks`."""
+        relevant = relevant_per_query(self.valid.relevance, self.valid.sizes, gain=convention.gain)
+        return Blocks.of(np.where(relevant > 0, 0.0, np.nan)).counts
 
     @property
     def _sampled(self) -> RankingDataset:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from pipeline.space import Setting
 from pipeline.tune.objective import DEFAULT, OUTCOME, REASON, SAME_AS, SETTING, point_of
 from pipeline.tune.task import Task, contract_differences
 
+STUDY = "study.db"
 CONTRACT = "contract"
 HEARTBEAT_SECONDS = 30
 """A trial whose process has not been heard of for four heartbeats is begun anew by another."""
@@ -115,6 +117,12 @@ def open_storage(place: str, *, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> B
             expected="a database URL, such as postgresql://user@host/name, or a file ending in .log",
             fix="check tune.storage, and that the database is running",
         ) from error
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """A SQLite file as it stands, whatever else is about to be written to it."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
 
 
 def open_study(task: Task, storage: BaseStorage, *, resume: bool) -> optuna.Study:

@@ -8,10 +8,11 @@ from typing import Any
 
 from features.errors import ConfigError
 from pipeline.config import Config
-from pipeline.dataset import RankingDataset
 from pipeline.labels import LabelRule, regained
 from pipeline.metrics import Convention
+from pipeline.run import Datasets
 from pipeline.space import GAIN, RATE, Setting, Space
+from pipeline.split import Origin
 from pipeline.train import available_threads, lightgbm_params
 from pipeline.tune.folds import Fold, fingerprint, make_folds
 from pipeline.tune.scores import diversity_column
@@ -76,27 +77,21 @@ class Task:
         return config.model_copy(update={"train": config.train.model_copy(update={"threads": self.threads})})
 
 
-def make_task(
-    name: str,
-    train: RankingDataset,
-    valid: RankingDataset,
-    config: Config,
-    convention: Convention,
-    labels: LabelRule,
-) -> Task:
+def make_task(name: str, datasets: Datasets, origin: Origin, config: Config) -> Task:
     """Folds, the space within what the data allows, and all checks that need the data.
 
     Raises DataError, DatasetError or ConfigError for what could not be searched.
     """
-    gap, tune = config.split_gap, config.tune
-    folds = make_folds(train, valid, count=tune.folds, gap=gap, sample=tune.sample)
+    tune, convention = config.tune, config.resolved_convention(continuous=origin.continuous)
+    train, valid = datasets.train, datasets.valid
+    folds = make_folds(train, valid, count=tune.folds, gap=config.split_gap, sample=tune.sample)
     space = _space_for(config, folds)
-    jobs = tune.jobs
-    threads = max(1, min(config.train.threads or available_threads(), available_threads() // jobs))
+    cores = available_threads()
+    threads = max(1, min(config.train.threads or cores, cores // tune.jobs))
     contract = _contract(config, convention, space, folds)
-    task = Task(name, config, convention, space, folds, labels, contract, threads)
+    task = Task(name, config, convention, space, folds, datasets.labels, contract, threads)
     for gain in _gains_in(space):
-        _check_gain(task, gain, max(int(train.labels.max()), int(valid.labels.max())))
+        _check_gain(task, gain, max(int(part.labels.max()) for part in (train, valid, datasets.test)))
     if tune.weights.diversity:
         diversity_column(valid, config)
     return task
