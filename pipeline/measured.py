@@ -8,9 +8,10 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pipeline.evaluate import AT_CUTS, UNCUT, Explanation, Summary
+from pipeline.evaluate import AT_CUTS, UNCUT, Explanation
 from pipeline.judgements import JudgedRun, Policies
 from pipeline.metrics import Convention
+from pipeline.summaries import Summary
 
 NO_VALUE = "-"
 

@@ -200,9 +200,17 @@ def count_thin(
 
 def count_trivial(relevance: npt.ArrayLike, groups: npt.ArrayLike, *, gain: str | tuple[float, ...] = "exp2") -> int:
     """Queries whose items all have the same positive gain: they score 1 whatever the ranker does."""
+    return int(trivial_queries(relevance, groups, gain=gain).sum())
+
+
+def trivial_queries(
+    relevance: npt.ArrayLike, groups: npt.ArrayLike, *, gain: str | tuple[float, ...] = "exp2"
+) -> npt.NDArray[np.bool_]:
+    """(Q,) whether all items of a query have the same positive gain."""
     gains, starts = _gains(relevance, groups, gain)
     lowest, highest = np.minimum.reduceat(gains, starts), np.maximum.reduceat(gains, starts)
-    return int(((lowest == highest) & (highest > 0)).sum())
+    trivial: npt.NDArray[np.bool_] = (lowest == highest) & (highest > 0)
+    return trivial
 
 
 def relevant_per_query(

@@ -11,9 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from features.errors import ConfigError, DataError
-from pipeline.evaluate import convert_empty, evaluate_frame, explain, means_by_convention, measure_run, summarise
+from pipeline.evaluate import convert_empty, evaluate_frame, explain, means_by_convention, measure_run
 from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.metrics import Convention, ndcg_of_items, ndcg_per_query
+from pipeline.summaries import summarise
 
 TREC = Path(__file__).parents[2] / "shared" / "data" / "trec"
 needs_trec = pytest.mark.skipif(not TREC.is_dir(), reason="the TREC files are not beside the checkout")
@@ -236,7 +237,7 @@ def test_summary_says_what_the_means_rest_on():
     assert summary.means["ndcg@2"] == pytest.approx(low / 2)
     assert summary.intervals["ndcg@2"].n == 2
     assert summary.sentences == (
-        "2 of 3 queries have a value; 1 have no relevant item, 3 have fewer than 3.",
+        "2 of 3 queries have a value; 1 have no relevant item, 3 have fewer than 3, 0 score 1 however they are ranked.",
         "0.0% of the first 2 places share their score with another item.",
         f"Queries without a relevant item otherwise: ndcg@2 {low / 3:.4f} counting 0, {(low + 1) / 3:.4f} counting 1.",
         f"Without the 2 queries that retrieved nothing ndcg@2 is {low:.4f}.",

@@ -83,6 +83,13 @@ def test_faults_are_one_sentence(rankloom: Rankloom, files, options, message, tm
     assert not (tmp_path / "left.parquet").exists()
 
 
+def test_many_queries_that_cannot_go_wrong_draw_a_warning(rankloom: Rankloom, tmp_path: Path) -> None:
+    table = pl.DataFrame({"query": [1, 2, 3, 3], "item": [1, 1, 1, 2], "score": [1.0] * 4, "relevance": [1, 2, 0, 1]})
+    table.write_parquet(tmp_path / "table.parquet")
+    out = rankloom("metrics", tmp_path / "table.parquet").out
+    assert "2 score 1 however they are ranked. Warning: they lift the mean of any ranking." in out
+
+
 def test_missing_and_broken_files_are_one_sentence(rankloom: Rankloom, files, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("q1 0 a\n")
     for arguments, message in (

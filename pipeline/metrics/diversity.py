@@ -6,6 +6,9 @@ Wrong input raises ValueError naming the offending index.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -180,6 +183,29 @@ def ndcg_by_stratum(
         str(name): ndcg_per_query(scores, np.where(names == name, truth, 0), groups, k, convention=convention)
         for name in np.unique(names)
     }
+
+
+def ndcg_by_popularity(
+    scores: npt.ArrayLike,
+    relevance: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    popularity: npt.ArrayLike,
+    edges: Sequence[float],
+    k: Cuts = None,
+    *,
+    convention: Convention = DEFAULT,
+) -> dict[str, Floats]:
+    """`ndcg_by_stratum` with the items cut by popularity (N,) at the ascending edges, an edge belonging above.
+
+    edges (10, 100) give "below 10", "10 to 100" and "from 100", each with (Q,) or (len(k), Q) values.
+    """
+    if not edges or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(f"edges are {list(edges)}; expected numbers that ascend")
+    middle = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    names = np.array([f"below {edges[0]:g}", *middle, f"from {edges[-1]:g}"])
+    strata = names[np.searchsorted(edges, np.asarray(popularity), side="right")]
+    values = ndcg_by_stratum(scores, relevance, groups, strata, k, convention=convention)
+    return {name: values[name] for name in names if name in values}
 
 
 def top_rows(lists: RankedLists) -> tuple[Ints, Ints]:

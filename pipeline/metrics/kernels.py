@@ -30,7 +30,6 @@ LANES = 16
 
 MOST_COUNTED = 192
 """More items than this are sorted; fewer are ranked by comparing each with each."""
-
 MOST_GRADES = 32
 """A table of at most so many gains has its grades counted instead of sorted."""
 

@@ -16,6 +16,7 @@ from pipeline.metrics import (
     alpha_ndcg_per_query,
     category_diversity_per_query,
     coverage,
+    ndcg_by_popularity,
     ndcg_by_stratum,
     ndcg_per_query,
     novelty_per_query,
@@ -158,3 +159,13 @@ def test_ndcg_by_stratum_looks_at_one_kind_of_item_among_all():
     values = ndcg_by_stratum(SCORES, relevance, GROUPS, strata, 3)
     np.testing.assert_allclose(values["head"], [1, 1, np.nan])
     np.testing.assert_allclose(values["tail"], [1 / log2(4), np.nan, np.nan])
+
+
+def test_ndcg_by_popularity_cuts_at_the_edges():
+    popularity, relevance = [100, 1, 10, 500, 3, 9, 9], [1, 0, 1, 1, 0, 0, 0]
+    values = ndcg_by_popularity(SCORES, relevance, GROUPS, popularity, (10, 100), 3)
+    assert list(values) == ["below 10", "10 to 100", "from 100"]
+    np.testing.assert_allclose(values["from 100"], [1, 1, np.nan])
+    np.testing.assert_allclose(values["10 to 100"], [1 / log2(4), np.nan, np.nan])
+    with pytest.raises(ValueError, match=r"edges are \[100, 10\]"):
+        ndcg_by_popularity(SCORES, relevance, GROUPS, popularity, (100, 10))
