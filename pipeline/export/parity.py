@@ -8,6 +8,7 @@ order within queries is compared, and pairs that rounding merges or swaps are co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,20 @@ def compare_order(truth: Truth, scores: Floats) -> dict[str, int]:
         counts["swapped"] += int(np.count_nonzero(expected * found < 0))
         counts["merged"] += int(np.count_nonzero((expected != 0) & (found == 0)))
     return counts
+
+
+def in_words(report: Mapping[str, Any]) -> str:
+    """One line for a person: what a report (or a refusal) says."""
+    if "refused" in report:
+        return f"refused: {report['refused']}"
+    rows = f"{sum(report['rows'].values()):,} rows"
+    if report["allowed_abs_diff"] == 0:
+        return f"exact on {rows}"
+    order = report["order"]["examples"]
+    return (
+        f"same leaves on {rows}, scores within {report['max_abs_diff']:.1e}; of {order['pairs']:,} pairs of examples "
+        f"{order['swapped']} swapped and {order['merged']} merged by rounding"
+    )
 
 
 def _from_left(model: ExportModel, leaves: Ints) -> Ints:
