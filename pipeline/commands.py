@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-
 from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
+
 from pipeline import log, readymade
 from pipeline.arms import read_arm
 from pipeline.baselines import named_scores, random_scores
@@ -25,6 +25,7 @@ from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
 from pipeline.evaluate import convention_from, cutoffs_from, measure_run
 from pipeline.evaluate import explain as explain_query
+from pipeline.findings import find
 from pipeline.folder import check_free, new_folder
 from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.labels import LabelRule
@@ -37,6 +38,7 @@ from pipeline.monitored import monitor_tables
 from pipeline.package import with_levels
 from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
 from pipeline.readymade import present_columns, read_rows
+from pipeline.report import comparison_page, monitor_page, run_page, write_page
 from pipeline.results import MODEL, RANDOM, judge, query_counts
 from pipeline.run import (
     CONFIG,
@@ -59,7 +61,7 @@ from pipeline.simulate import simulate as write_world
 from pipeline.split import Origin, Parts
 from pipeline.summaries import summarise
 
-COMPARISON, MONITORED = "comparison.json", "monitor.json"
+COMPARISON, MONITORED, REPORT = "comparison.json", "monitor.json", "report.html"
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -68,7 +70,7 @@ def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overw
     out = out or Path("runs") / config_path.stem
     check_free(out, marker=CONFIG, overwrite=overwrite)
     with new_folder(out, marker=CONFIG, overwrite=overwrite) as folder, logging_to(folder / LOG_FILE):
-        _train_into(folder, config)
+        _train_into(folder, config, config_path.stem)
     _say_next(config, out / PACKAGE)
 
 
@@ -150,6 +152,7 @@ def compare(
     if out is not None:
         with new_folder(out, marker=COMPARISON, overwrite=overwrite) as folder:
             (folder / COMPARISON).write_text(to_json(found.to_dict()), "utf-8")
+            write_page(folder / REPORT, comparison_page(found, out.name))
     for table in comparison_tables(found):
         console.print(table)
     for line in (comparison_caption(found), *found.notes, "", *found.conclusions):
@@ -211,6 +214,7 @@ def monitor(
     if out is not None:
         with new_folder(out, marker=MONITORED, overwrite=overwrite) as folder:
             (folder / MONITORED).write_text(to_json(found.to_dict()), "utf-8")
+            write_page(folder / REPORT, monitor_page(found, out.name))
     for each in monitor_tables(found):
         console.print(each)
     for line in (*remarks(found), *(f"ALARM: {sentence}" for sentence in alarm_sentences(found))):
@@ -250,7 +254,7 @@ def simulate(
     console.print(f"{rows} lie in {out}; truth.parquet holds what really was relevant.", markup=False)
 
 
-def _train_into(folder: Path, config: Config) -> None:
+def _train_into(folder: Path, config: Config, title: str) -> None:
     timings = Timings()
     datasets, origin = load_datasets(config, timings)
     with progress("training", config.train.rounds) as advance:
@@ -263,6 +267,7 @@ def _train_into(folder: Path, config: Config) -> None:
         )
     print_run(run)
     write_run(folder, run)
+    write_page(folder / REPORT, run_page(run, find(run), title))
 
 
 def print_run(run: Run) -> None:

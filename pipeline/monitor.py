@@ -127,6 +127,16 @@ def remarks(found: Monitored) -> list[str]:
     return [text for _, text in said[:MOST_REMARKS]] + others
 
 
+def moved_most(found: Monitored) -> list[Drift]:
+    """All columns, by how far they went towards, or beyond, the level of their alarm."""
+    return sorted(found.drift, key=lambda each: (-largest(each) / each.level, each.name))
+
+
+def largest(drift: Drift) -> float:
+    """The largest index of any day; 0 where no day had rows enough."""
+    return max((value for value in drift.index if value is not None), default=0.0)
+
+
 def _quality(
     served: RankingDataset, days: Days, scores: Floats, k: int, convention: Convention, seed: int
 ) -> Iterator[Quality]:

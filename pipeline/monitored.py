@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pipeline.monitor import Drift, Monitored
+from pipeline.monitor import Drift, Monitored, largest, moved_most
 from pipeline.printout import NO_VALUE
 from pipeline.reductions import Interval
 
@@ -31,16 +31,6 @@ def monitor_tables(found: Monitored) -> Iterator[Table]:
     for drift in moved_most(found)[:MOST]:
         table.add_row(*_cells(drift, found))
     yield table
-
-
-def moved_most(found: Monitored) -> list[Drift]:
-    """All columns, by how far they went towards, or beyond, the level of their alarm."""
-    return sorted(found.drift, key=lambda each: (-largest(each) / each.level, each.name))
-
-
-def largest(drift: Drift) -> float:
-    """The largest index of any day; 0 where no day had rows enough."""
-    return max((value for value in drift.index if value is not None), default=0.0)
 
 
 def measured(value: Interval | None) -> str:
