@@ -132,6 +132,27 @@ def compare(
 
 
 @app.command()
+def export(
+    package: PackagePath,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="lightgbm, json, vespa, onnx, solr, elasticsearch ...; or all."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    target_version: Annotated[
+        str | None, typer.Option("--target-version", metavar="V", help="The engine's release, such as 3.8.")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a package for an engine, after proving that it ranks there as it was trained."""
+    from pipeline import commands
+
+    commands.export(package, form, out, target_version, overwrite=overwrite)
+
+
+@app.command()
 def monitor(
     package: PackagePath,
     log: Annotated[

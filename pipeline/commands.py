@@ -234,6 +234,17 @@ def rank(
     _write_ranked(ranked, out)
 
 
+def export(package: Path, form: str, out: Path, target_version: str | None, *, overwrite: bool) -> None:
+    """A package in an engine's format, or in all of them, each proven before it is written."""
+    from pipeline.export import ALL, export_package
+    from pipeline.export.parity import in_words
+
+    reports = export_package(package, form, out, target_version, overwrite=overwrite)
+    for name, report in (reports if form == ALL else {form: reports}).items():
+        console.print(f"{name}: {in_words(report)}", markup=False)
+    console.print(f"The export lies in {out}; parity.json says how it was proven.", markup=False)
+
+
 def simulate(
     kind: str, events: int, out: Path, *, seed: int, bias: float, policy: float, days: int, overwrite: bool
 ) -> None:
