@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+
 from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, PackageError
 from features.table import Table
-
 from pipeline import log, readymade
 from pipeline.arms import read_arm
 from pipeline.baselines import named_scores, random_scores
