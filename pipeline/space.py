@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
@@ -63,8 +63,8 @@ def as_entry(value: object) -> object:
 
 
 Dimension = Range | tuple[Any, ...]
-Entry = Annotated[Literal[True] | Range | tuple[Any, ...], PlainValidator(as_entry)]
-"""As a config has it: true stands for the parameter's usual range."""
+Entry = Annotated[Any, PlainValidator(as_entry)]
+"""A dimension as a config has it, or true, which stands for the parameter's usual range."""
 Suggest = Callable[[str, Dimension], Any]
 
 
