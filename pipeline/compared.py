@@ -54,7 +54,8 @@ def test_cells(test: Tested, is_whole: bool) -> list[str]:
     result, value = test.contrast, test.contrast.difference
     queries = result.wins + result.ties + result.losses
     label = test.metric if is_whole else test.group + (f" (few: {queries})" if queries < FEW else "")
-    measured = NO_VALUE if value.mean is None else f"{value.mean:+.4f} [{value.low:+.4f}, {value.high:+.4f}]"
+    spread = "" if value.low is None else f" [{value.low:+.4f}, {value.high:+.4f}]"
+    measured = NO_VALUE if value.mean is None else f"{value.mean:+.4f}{spread}"
     chances = (result.p_t, result.p_wilcoxon, result.p_random, test.p)
     counts = f"{result.wins}/{result.ties}/{result.losses}"
     found = [_chance(p) for p in chances]

@@ -38,6 +38,7 @@ CHECKPOINTS = 20
 CURVE_QUERIES = 2_000
 EXPLAINED_ROWS = 2_000
 DEPENDENCES = 4
+LEVELS = 15
 BARS = 20
 MANY_TIES = 0.1
 MORE_MISSING = 0.1
@@ -65,7 +66,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Dependence:
-    """What a feature adds to the score, over its values: numbers, or levels by name."""
+    """What a feature adds to the score, over its values: numbers, or its most frequent levels by name."""
 
     feature: str
     values: tuple[float | str | None, ...]
@@ -181,11 +182,13 @@ def learning_curves(run: Run, convention: Convention) -> dict[str, Curve]:
 
 
 def groups(run: Run, strata: Strata) -> Iterator[Group]:
-    """The first ndcg@k by group of test queries."""
+    """The first ndcg@k by group of test queries; a group of one user alone has no interval."""
     users = query_users(run.datasets.test)
     for name, mask in strata:
         inside = None if users is None else users.filter(pl.Series(mask))
         model = bootstrap_interval(run.test.values[MODEL][0][mask], clusters=inside, seed=run.config.seed)
+        if inside is not None and inside.n_unique() == 1 and not inside.null_count():
+            model = replace(model, low=None, high=None)
         rivals = {ranker: _mean(values[0][mask]) for ranker, values in run.test.values.items() if ranker != MODEL}
         yield Group(name, int(mask.sum()), model, rivals)
 
@@ -268,10 +271,12 @@ def _distribution(values: Floats, bins: int = 20) -> Curve:
 def _dependence(explained: Explained, feature: str) -> Dependence:
     values, shares = dependence(explained, feature)
     spec = next(spec for spec in explained.dataset.schema.features if spec.name == feature)
-    known = with_levels(values.to_frame(), [spec])[feature]
-    if known.dtype.is_float():
-        known = known.fill_nan(None)
-    return Dependence(feature, tuple(known.to_list()), tuple(shares.tolist()))
+    if spec.dtype != "category":
+        return Dependence(feature, tuple(values.fill_nan(None).to_list()), tuple(shares.tolist()))
+    levels = with_levels(values.to_frame(), [spec])[feature].alias("level").to_frame().with_columns(share=shares)
+    common = levels["level"].drop_nulls().value_counts().sort("count", "level", descending=[True, False])
+    drawn = common.head(LEVELS).join(levels, on="level", maintain_order="left")
+    return Dependence(feature, tuple(drawn["level"].to_list()), tuple(drawn["share"].to_list()))
 
 
 def _banded(xs: Sequence[int], values: Floats, clusters: pl.Series | None, seed: int) -> Curve:

@@ -7,7 +7,7 @@ users of fifty queries give a false alarm in three of four comparisons of a rank
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -98,10 +98,15 @@ def pair(a: Floats, b: Floats, users: pl.Series | None) -> Paired:
 
 
 def contrast(a: Floats, b: Floats, users: pl.Series | None, *, seed: int) -> Contrast:
-    """All that can be said of b - a. The mean and its interval are over queries, the spread is between users."""
+    """All that can be said of b - a. The mean and its interval are over queries, the spread is between users.
+
+    One unit alone has no interval.
+    """
     paired = pair(a, b, users)
     level = small_sample_level(paired.units)
     difference = paired_interval(b, a, clusters=users, level=level, seed=seed)
+    if paired.units < 2:
+        difference = replace(difference, low=None, high=None)
     known = not paired.is_too_few
     return Contrast(
         difference,

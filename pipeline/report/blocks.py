@@ -107,7 +107,7 @@ def number(value: float | None, form: str = ".4f", *, strong: bool = False) -> C
 
 
 def interval(mean: float | None, low: float | None, high: float | None, form: str = ".4f") -> Cell:
-    """A mean with its interval, sorted by the mean."""
-    if mean is None:
-        return number(None)
+    """A mean with its interval, where it has one; sorted by the mean."""
+    if mean is None or low is None or high is None:
+        return number(mean, form)
     return Cell(f"{mean:{form}} [{low:{form[:-2]}3f}, {high:{form[:-2]}3f}]", mean)

@@ -75,7 +75,7 @@ def _chance(p: float | None) -> Cell:
 
 def _forest(name: str, tests: Sequence[Tested], what: str) -> Chart:
     """Each difference as a point with its interval."""
-    known = [test for test in tests if test.contrast.difference.mean is not None]
+    known = [test for test in tests if test.contrast.difference.low is not None]
     traces = [
         _points(arm, place, [test for test in known if test.name == arm], what)
         for place, arm in enumerate(dict.fromkeys(test.name for test in known))

@@ -52,7 +52,7 @@ def _figures(run: Run) -> Iterator[tuple[str, str, str]]:
     best = max(rivals, key=lambda name: rivals[name] or 0.0)
     lead = run.metrics["diff"][best][first]
     said = f"[{lead['low']:+.3f}, {lead['high']:+.3f}]" if lead["mean"] is not None else ""
-    yield f"against {ranker_name(best, run.metrics)}", _short(lead["mean"], "+.3f"), f"the best rival {said}"
+    yield f"lead over {ranker_name(best, run.metrics)}", _short(lead["mean"], "+.3f"), f"the best rival {said}"
     yield "above a random order", _short(run.metrics["diff"][RANDOM][first]["mean"], "+.3f"), "exact expectation"
     yield "test queries", f"{value['n']:,}", f"with a value, of {counts['test']:,}"
 
