@@ -126,15 +126,15 @@ def load_model(text: str) -> Booster:
 
 
 def predict(booster: Booster, features: pl.DataFrame, *, threads: int = 1, rounds: int | None = None) -> Floats:
-    """(N, F) features in model order, Float32 and Int32 codes -> (N,) raw scores of the first `rounds` trees, float64.
+    """(N, F) features in model order, Float32 and Int32 codes -> (N,) scores of the first `rounds` trees, float64.
 
-    None: of all trees.
+    None: of all trees. A random forest's score is the mean of its trees, all others' their sum.
     """
     if features.height == 0:
         return np.empty(0)
     kept: dict[str, Any] = {} if rounds is None else {"num_iteration": rounds}
     frame = _positional(features)
-    return np.asarray(booster.predict(frame, raw_score=True, num_threads=threads, validate_features=False, **kept))
+    return np.asarray(booster.predict(frame, num_threads=threads, validate_features=False, **kept))
 
 
 def contributions(booster: Booster, features: pl.DataFrame, *, threads: int = 1) -> Floats:
@@ -145,7 +145,9 @@ def contributions(booster: Booster, features: pl.DataFrame, *, threads: int = 1)
     if features.height == 0:
         return np.empty((0, features.width + 1))
     frame = _positional(features)
-    return np.asarray(booster.predict(frame, pred_contrib=True, num_threads=threads, validate_features=False))
+    values = np.asarray(booster.predict(frame, pred_contrib=True, num_threads=threads, validate_features=False))
+    averages = booster.dump_model(num_iteration=1)["average_output"]
+    return values / booster.num_trees() if averages else values
 
 
 def gain_importance(booster: Booster) -> Floats:

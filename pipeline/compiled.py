@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from features.errors import ExportError
 from pipeline.csource import c_header, c_source
@@ -52,6 +53,10 @@ class CompiledModel:
         scores = np.empty(len(rows))
         self.score_rows(rows.ctypes.data, len(rows), scores.ctypes.data)
         return scores
+
+    def score_frame(self, features: pl.DataFrame) -> Floats:
+        """(N, F) features in model order, Float32 and Int32 codes -> (N,) scores."""
+        return self.score(features.to_numpy(order="c"))
 
 
 def write_sources(folder: Path, forest: Forest, names: tuple[str, ...], fingerprint: str) -> None:

@@ -25,6 +25,7 @@ from features.errors import PackageError
 from features.spec import FeatureSpec, FeatureType
 from pipeline.booster import load_model, predict
 from pipeline.dataset import FeatureSchema, RankingDataset
+from pipeline.trees import parse_model
 
 MODEL, MANIFEST, EXAMPLES = "model.txt", "manifest.json", "examples.parquet"
 EXAMPLE_ROWS = 500
@@ -111,6 +112,7 @@ def load_package(folder: Path) -> Package:
         raise _damaged(folder, "the fingerprint is not that of the features")
     examples = pl.read_parquet(io.BytesIO(contents[EXAMPLES]))
     package = Package(folder, contents[MODEL].decode("utf-8"), manifest, schema, examples)
+    _check_model(package)
     _check_examples(package)
     return package
 
@@ -134,6 +136,13 @@ def with_levels(frame: pl.DataFrame, features: Sequence[FeatureSpec]) -> pl.Data
 def _as_levels(column: pl.Series, spec: FeatureSpec) -> pl.Series:
     names = pl.Series([UNKNOWN_LEVEL, *(spec.categories or ())])
     return names.gather(column.fill_null(UNKNOWN)).set(column.is_null(), None).alias(spec.name)
+
+
+def _check_model(package: Package) -> None:
+    """Before LightGBM sees the text: it trusts every index in it."""
+    names = parse_model(package.model_text).names
+    if len(names) != len(package.schema.features):
+        raise _damaged(package.folder, f"the model has {len(names)} features, the manifest {len(package.schema.names)}")
 
 
 def _check_examples(package: Package) -> None:

@@ -9,7 +9,6 @@ import polars as pl
 from pipeline.booster import load_model, predict
 from pipeline.export.model import ExportModel, Format, Outcome, write_features, write_readme
 from pipeline.forest import Floats
-from pipeline.trees import parse_model
 
 MODEL = "model.txt"
 
@@ -23,9 +22,8 @@ def write(model: ExportModel, folder: Path, _version: str | None) -> None:
 def evaluate(folder: Path, rows: Floats, _version: str | None) -> Outcome:
     """LightGBM reads the text again."""
     text = (folder / MODEL).read_text("utf-8")
-    scores = predict(load_model(text), pl.DataFrame(rows, schema=[f"x{i}" for i in range(rows.shape[1])]))
-    forest = parse_model(text)
-    return Outcome(scores / len(forest.trees) if forest.average else scores)
+    frame = pl.DataFrame(rows, schema=[f"x{i}" for i in range(rows.shape[1])])
+    return Outcome(predict(load_model(text), frame))
 
 
 FORMAT = Format("lightgbm", "LightGBM's model text", exact=True, write=write, evaluate=evaluate)

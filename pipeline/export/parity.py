@@ -54,10 +54,9 @@ class Truth:
 
 
 def lightgbm_scores(model: ExportModel, values: Floats) -> Floats:
-    """(N, F) -> (N,) what LightGBM itself makes of the model text; a random forest's scores are means."""
+    """(N, F) -> (N,) what LightGBM itself makes of the model text."""
     frame = pl.DataFrame(values, schema=[f"x{index}" for index in range(values.shape[1])])
-    scores = predict(load_model(model.text), frame)
-    return scores / len(model.forest.trees) if model.forest.average else scores
+    return predict(load_model(model.text), frame)
 
 
 def prove(model: ExportModel, target: Format, folder: Path, version: str | None, truth: Truth) -> dict[str, Any]:
