@@ -243,7 +243,7 @@ def evaluate_frame(
     """
     lazy = _as_lazy(source)
     columns = [QUERY, SCORE, RELEVANCE, *([clusters] if clusters else [])]
-    absent = [name for name in columns if name not in lazy.collect_schema().names()]
+    absent = [name for name in columns if name not in _names_in(lazy)]
     if absent:
         raise DataError(f"no column {', '.join(absent)}", expected=", ".join(columns), fix="add or rename it")
     if not 0 < sample <= 1:
@@ -264,11 +264,21 @@ def evaluate_frame(
 
 
 def _as_lazy(source: pl.LazyFrame | pl.DataFrame | Path) -> pl.LazyFrame:
-    if isinstance(source, Path):
-        if not source.is_file():
-            raise DataError(f"no file {source}", expected="a Parquet file", fix="check the path")
-        return pl.scan_parquet(source)
-    return source.lazy()
+    if not isinstance(source, Path):
+        return source.lazy()
+    if not source.is_file():
+        raise DataError(f"no file {source}", expected="a Parquet or CSV file", fix="check the path")
+    return pl.scan_csv(source) if ".csv" in source.suffixes else pl.scan_parquet(source)
+
+
+def _names_in(lazy: pl.LazyFrame) -> list[str]:
+    try:
+        return lazy.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"it cannot be read: {reason}", expected="a Parquet or CSV file", fix="write it anew"
+        ) from error
 
 
 def _parts(lazy: pl.LazyFrame, sample: float, rows_at_once: int, seed: int) -> Iterator[pl.DataFrame]:

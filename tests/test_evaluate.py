@@ -320,6 +320,9 @@ def test_tables_that_cannot_be_judged_are_refused(big, change, options, message)
         evaluate_frame(big[1].with_columns(change), [3], convention=Convention(), **options)
 
 
-def test_a_missing_table_is_one_sentence(tmp_path):
+def test_missing_and_broken_tables_are_one_sentence(tmp_path):
     with pytest.raises(DataError, match=r"no file .*absent\.parquet"):
         evaluate_frame(tmp_path / "absent.parquet", [3], convention=Convention())
+    (tmp_path / "broken.parquet").write_bytes(b"not a table")
+    with pytest.raises(DataError, match=r"it cannot be read: .*; expected a Parquet or CSV file"):
+        evaluate_frame(tmp_path / "broken.parquet", [3], convention=Convention())

@@ -68,8 +68,8 @@ def as_starts(groups: npt.ArrayLike, rows: int, *, name: str = "groups", smalles
 
 def as_cuts(k: int | Iterable[int | None] | None, longest: int) -> tuple[Ints, bool]:
     """Cut-offs -> ((C,) int64 in the order given, whether k was a sequence). None means no cut: the longest list."""
-    several = isinstance(k, Iterable)
-    given = list(k) if isinstance(k, Iterable) else [k]
+    several = isinstance(k, Iterable) and np.ndim(k) > 0
+    given = list(k) if isinstance(k, Iterable) and several else [k]
     if not given:
         raise ValueError("k is empty; expected at least one cut-off")
     return np.array([_one_cut(cut, longest) for cut in given], np.int64), several
@@ -152,7 +152,7 @@ def _one_dimensional(values: npt.ArrayLike, name: str) -> Array:
     return array
 
 
-def _one_cut(k: int | None, longest: int) -> int:
+def _one_cut(k: Any, longest: int) -> int:
     if k is None:
         return max(longest, 1)
     if isinstance(k, bool):

@@ -13,6 +13,7 @@ Wrong input raises ValueError naming the offending index.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +96,8 @@ def rank_lists(
     if len(second) != len(score):
         raise ValueError(f"there are {len(score)} scores and {len(second)} relevances")
     order, ends = np.empty(len(score), np.int64), np.empty(len(score), np.int64)
-    ordering.order_of_queries(score, second, starts, TIES.index(ties), order, ends)
+    keys, values_of_rows = score.astype(np.float64, copy=False), second.astype(np.float64, copy=False)
+    ordering.order_of_queries(keys, values_of_rows, starts, TIES.index(ties), order, ends)
     return RankedLists(order, ends, starts, cuts, several)
 
 
@@ -337,7 +339,7 @@ def _sums(values: Floats, starts: Ints) -> Ints:
 
 def _asked(k: Cuts, lists: RankedLists) -> Ints:
     """(C, Q) cut-offs as asked for; the length of the list where none was."""
-    cuts = [k] if k is None or isinstance(k, int | np.integer) else list(k)
+    cuts = list(k) if isinstance(k, Sequence | np.ndarray) and lists.several else [k]
     asked = np.empty((len(cuts), len(lists.sizes)), np.int64)
     for row, cut in zip(asked, cuts, strict=True):
         row[:] = lists.sizes if cut is None else cut

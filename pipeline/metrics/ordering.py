@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.metrics.compiling import compiled
 
-Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 AVERAGE, STABLE, REVERSE, WORST, BEST = 0, 1, 2, 3, 4
 
 
 @compiled
-def order_of_query(keys: Array, values: Array, ties: int) -> Ints:
+def order_of_query(keys: Floats, values: Floats, ties: int) -> Ints:
     """(n,) rows, highest key first; tied ones as the rule says, in input order where they are to be averaged."""
     rows = np.arange(len(keys))
     if ties == REVERSE:
         rows = rows[::-1].copy()
     elif ties == WORST:
-        rows = np.argsort(values.astype(np.float64), kind="mergesort")
+        rows = np.argsort(values, kind="mergesort")
     elif ties == BEST:
-        rows = np.argsort(-values.astype(np.float64), kind="mergesort")
-    return rows[np.argsort(-keys[rows].astype(np.float64), kind="mergesort")]
+        rows = np.argsort(-values, kind="mergesort")
+    return rows[np.argsort(-keys[rows], kind="mergesort")]
 
 
 @compiled
-def order_of_queries(scores: Array, relevance: Array, starts: Ints, ties: int, order: Ints, ends: Ints) -> None:
+def order_of_queries(scores: Floats, relevance: Floats, starts: Ints, ties: int, order: Ints, ends: Ints) -> None:
     """Fill order[starts[q]:starts[q + 1]] with the rows of query q, best first.
 
     `ends` tells for each place where the block of tied scores that it is part of ends, counted from the query's first

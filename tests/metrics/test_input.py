@@ -65,7 +65,7 @@ def test_bad_cutoffs_are_refused(k, message):
         ndcg_per_query([1, 2], [0, 1], [2], k)
 
 
-@pytest.mark.parametrize("k", [2, 100, 10**15, np.int32(5), None])
+@pytest.mark.parametrize("k", [2, 100, 10**15, np.int32(5), np.array(3), None])
 def test_cutoff_above_the_size_means_the_whole_list(k):
     assert ndcg([2, 1], [1, 0], k) == 1
 
