@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,13 +66,17 @@ def as_starts(groups: npt.ArrayLike, rows: int, *, name: str = "groups", smalles
     return starts
 
 
-def as_cuts(k: int | Iterable[int | None] | None, longest: int) -> tuple[Ints, bool]:
+def as_cuts(k: Cuts, longest: int) -> tuple[Ints, bool]:
     """Cut-offs -> ((C,) int64 in the order given, whether k was a sequence). None means no cut: the longest list."""
-    several = isinstance(k, Iterable) and np.ndim(k) > 0
-    given = list(k) if isinstance(k, Iterable) and several else [k]
+    given, several = listed_cuts(k)
     if not given:
         raise ValueError("k is empty; expected at least one cut-off")
     return np.array([_one_cut(cut, longest) for cut in given], np.int64), several
+
+
+def listed_cuts(k: Any) -> tuple[list[Any], bool]:
+    """The cut-offs as they were given, and whether k was a sequence."""
+    return (list(k), True) if np.ndim(k) else ([k], False)
 
 
 def check_finite(values: Array, name: str) -> None:

@@ -13,7 +13,6 @@ Wrong input raises ValueError naming the offending index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,6 +30,7 @@ from pipeline.metrics.arrays import (
     check_finite,
     check_relevance,
     full_relevance,
+    listed_cuts,
 )
 from pipeline.metrics.conventions import TIES, Convention, Floats, gain_values
 from pipeline.metrics.ndcg import DEFAULT
@@ -339,7 +339,7 @@ def _sums(values: Floats, starts: Ints) -> Ints:
 
 def _asked(k: Cuts, lists: RankedLists) -> Ints:
     """(C, Q) cut-offs as asked for; the length of the list where none was."""
-    cuts = list(k) if isinstance(k, Sequence | np.ndarray) and lists.several else [k]
+    cuts, _ = listed_cuts(k)
     asked = np.empty((len(cuts), len(lists.sizes)), np.int64)
     for row, cut in zip(asked, cuts, strict=True):
         row[:] = lists.sizes if cut is None else cut
