@@ -145,7 +145,7 @@ def randomisation_test(paired: Paired, *, seed: int) -> float:
     Exact up to `EXACT_UNITS` units; else from `DRAWS` draws, the observed outcome counted as one of them.
     """
     moved = paired.sums[paired.sums != 0]
-    observed = abs(moved.sum()) * (1 - 1e-12)
+    observed = abs(moved.sum()) - TIE
     if not len(moved):
         return 1.0
     if len(moved) <= EXACT_UNITS:

@@ -89,6 +89,7 @@ class Page:
     figures: tuple[tuple[str, str, str], ...]
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
+    warnings_title: str = "Before you believe a figure"
 
 
 Cells = tuple[Cell | str, ...]

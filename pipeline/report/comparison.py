@@ -80,14 +80,15 @@ def _forest(name: str, tests: Sequence[Tested], what: str) -> Chart:
         _points(arm, place, [test for test in known if test.name == arm], what)
         for place, arm in enumerate(dict.fromkeys(test.name for test in known))
     ]
+    labels = {test.metric if what == "metric" else test.group for test in known}
     zero = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 0, "x1": 0, "line": {"color": "var(--muted)"}}
     layout = {
         "xaxis": {"title": {"text": "difference from the first"}},
-        "yaxis": {"autorange": "reversed", "type": "category"},
+        "yaxis": {"range": [len(labels) - 0.5, -0.5], "type": "category", "automargin": True},
         "shapes": [zero],
         "scattermode": "group",
     }
-    return Chart(name, {"data": traces, "layout": layout}, height=120 + 30 * len(known))
+    return Chart(name, {"data": traces, "layout": layout}, height=110 + 42 * len(labels))
 
 
 def _points(arm: str, place: int, tests: Sequence[Tested], what: str) -> dict[str, Any]:

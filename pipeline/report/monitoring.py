@@ -29,6 +29,7 @@ def monitor_page(found: Monitored, title: str) -> Page:
         figures=tuple(_figures(found, len(raised))),
         warnings=(*raised, *remarks(found)),
         sections=(_quality(found), _drift(found)),
+        warnings_title="Alarms" if raised else "Worth a look",
     )
 
 
