@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from features.columns import RELEVANCE
-from features.errors import ConfigError, DataError, PackageError
+from features.errors import ConfigError, DataError, OutputError, PackageError
 from features.table import Table
 from pipeline import log, readymade
 from pipeline.arms import read_arm
@@ -379,7 +379,12 @@ def _read_for(scorer: Scorer, data: Path) -> pl.DataFrame:
 def _write_ranked(ranked: pl.DataFrame, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(ranked.write_csv())
-    elif out.suffix == ".parquet":
-        ranked.write_parquet(out)
-    else:
-        ranked.write_csv(out)
+        return
+    try:
+        ranked.write_parquet(out) if out.suffix == ".parquet" else ranked.write_csv(out)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {out}: {error.strerror or error}",
+            expected="a file in a folder that exists and can be written to",
+            fix="choose another file",
+        ) from error

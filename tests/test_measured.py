@@ -90,6 +90,12 @@ def test_many_queries_that_cannot_go_wrong_draw_a_warning(rankloom: Rankloom, tm
     assert "2 score 1 however they are ranked. Warning: they lift the mean of any ranking." in out
 
 
+def test_a_place_that_cannot_be_written_to_is_one_sentence(rankloom: Rankloom, files, tmp_path: Path) -> None:
+    done = rankloom("metrics", *files, "--per-query", tmp_path / "absent" / "values.parquet")
+    assert done.code == 2
+    assert "cannot write" in done.err
+
+
 def test_missing_and_broken_files_are_one_sentence(rankloom: Rankloom, files, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("q1 0 a\n")
     for arguments, message in (
