@@ -156,10 +156,10 @@ def in_turns(contenders: Contenders, repeats: int) -> dict[str, list[float]]:
 def print_table(contenders: Contenders, seconds: dict[str, list[float]], beside: str) -> None:
     """Rows per second, and how many times faster per row than `beside`."""
     per_row = {name: [t / contenders[name][1] for t in times] for name, times in seconds.items()}
-    print(f"{'':26}{'ms':>9}{'M rows/s':>10}{'times ' + beside:>18}")
+    print(f"{'':26}{'ms':>9}{'M rows/s':>10}{'times ' + beside:>20}")
     for name, times in seconds.items():
         ratio = median(theirs / own for theirs, own in zip(per_row[beside], per_row[name], strict=True))
-        print(f"{name:26}{median(times) * 1e3:9.1f}{1e-6 / median(per_row[name]):10.1f}{ratio:18.2f}")
+        print(f"{name:26}{median(times) * 1e3:9.1f}{1e-6 / median(per_row[name]):10.1f}{ratio:20.2f}")
 
 
 def print_growth(lists: Lists, repeats: int) -> None:
