@@ -194,14 +194,23 @@ def _lightgbm_dataset(
 def _watcher(
     history: dict[int, list[float]], stop_k: int | None, patience: int, on_round: Callable[[int, float], None]
 ) -> Callable[[Any], None]:
-    """Follows `stop_k`; LightGBM's own early stopping follows the smallest k, whatever the order of eval_at."""
+    """Follows `stop_k`; LightGBM's own early stopping follows the smallest k, whatever the order of eval_at.
+
+    A tree that finds no split is taken back by LightGBM, which goes on: such a round is none in the history, as the
+    next one may sample other features and find one.
+    """
     first = next(iter(history))
+    best = raised_at = 0
 
     def watch(env: Any) -> None:
-        for _, metric, value, _ in env.evaluation_result_list:
-            history[int(metric.rpartition("@")[2])].append(float(value))
+        nonlocal best, raised_at
+        if env.model.current_iteration() > len(history[first]):
+            for _, metric, value, _ in env.evaluation_result_list:
+                history[int(metric.rpartition("@")[2])].append(float(value))
         on_round(env.iteration + 1, history[first if stop_k is None else stop_k][-1])
-        if stop_k is not None and env.iteration + 1 - _best_round(history, stop_k) >= patience:
+        if best != _best_round(history, stop_k):
+            best, raised_at = _best_round(history, stop_k), env.iteration + 1
+        if stop_k is not None and env.iteration + 1 - raised_at >= patience:
             raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
 
     return watch

@@ -147,6 +147,17 @@ def test_dart_keeps_all_rounds_and_says_so() -> None:
     assert any("dart rescales" in note for note in ranker.notes)
 
 
+def test_rounds_without_a_split_are_no_trees() -> None:
+    """LightGBM takes such a tree back and counts on: its round numbers are then ahead of the trees in the model."""
+    frame = ranking_frame(60).with_columns(c=pl.lit(1.0), d=pl.lit(2.0), e=pl.lit(3.0))
+    params = {"min_data_in_leaf": 5, "learning_rate": 0.2, "feature_fraction": 0.2}
+    dataset = dataset_of(frame)
+    ranker = train_ranker(dataset, dataset, config(params=params, rounds=40, early_stopping=40))
+    assert len(ranker.history[5]) < 40
+    assert load_model(ranker.model_text).num_trees() == ranker.best_iteration
+    assert ranker.parity["max_abs_diff"] <= 1e-9
+
+
 def test_predict_of_no_rows_is_no_scores() -> None:
     dataset = dataset_of(ranking_frame(60))
     booster = load_model(train_ranker(dataset, dataset, config()).model_text)
