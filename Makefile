@@ -8,6 +8,7 @@ DEV := .venv/.installed-dev
 
 demo: $(RUN) ## train on the bundled shop, print the table, say what to type next
 	@$(BIN)/rankloom train configs/shop.toml --out runs/demo --overwrite
+	@echo "(rankloom is in .venv: source .venv/bin/activate puts it on your path)"
 
 test: $(DEV) ## the tests, as CI runs them
 	@$(BIN)/python -m pytest

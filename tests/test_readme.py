@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-NUMBER = re.compile(r"[+-]?\d+\.\d+(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)")
 TOLERANCE = 0.02
 
 
@@ -49,10 +49,20 @@ def test_every_command_of_the_readme_does_what_it_shows(project: Path) -> None:
             assert any(alike(line, other) for other in printed.splitlines()), f"{command}\n{line}\nnot in\n{printed}"
 
 
+def test_the_python_of_the_readme_runs(project: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert blocks
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for block in blocks:
+        subprocess.run([sys.executable, "-c", block], cwd=project, check=True, capture_output=True, env=environment)
+
+
 def run(command: str, folder: Path) -> str:
     words = shlex.split(command)
     if words == ["make", "demo"]:
-        words = shlex.split("rankloom train configs/shop.toml --out runs/demo --overwrite")
+        recipe = re.search(r"^demo:.*\n\t@\$\(BIN\)/(rankloom .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert recipe
+        words = shlex.split(recipe.group(1))
     assert words[0] == "rankloom", command
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
     done = subprocess.run(
