@@ -219,8 +219,9 @@ class Tune(Section):
     """Validation windows, one behind the other in time: the last is the split's own."""
     storage: str | None = None
     """Where the study lies: a database URL, or a file ending in .log; None: study.db in the run folder."""
-    learning_rate: Annotated[float, Field(gt=0)] = 0.15
-    """While searching, unless the space has it; the final fits use that of `[train]`, or 0.05."""
+    learning_rate: Annotated[float, Field(gt=0)] | None = None
+    """While searching, unless the space has it; None: 0.15 where a fit is long, else that of the final fits, which is
+    what `[train]` says, or 0.05."""
     sample: Share | None = None
     """The part of the training queries that a trial must prove itself on first; None: decided by their number."""
     finalists: Positive = 3

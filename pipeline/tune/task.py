@@ -19,6 +19,9 @@ from pipeline.tune.scores import diversity_column
 
 FINAL_RATE = 0.05
 """The learning rate of the final fits, where the config names none: low, as there are only a few of them."""
+QUICK_RATE, QUICK_FROM_ROWS = 0.15, 50_000
+"""The learning rate of trials on so many training rows: a third of the trees order the settings much the same. Fits on
+fewer rows are short, and their validation queries so few that the steps themselves decide."""
 MIN_PATIENCE = 10
 
 
@@ -52,8 +55,7 @@ class Task:
         """The run of a trial: quick steps, and as much less patience."""
         if self.searches_rate:
             return self._on_threads(self.config.with_setting(setting))
-        final = self.final_rate
-        rate = max(self.config.tune.learning_rate, final)
+        final, rate = self.final_rate, self.search_rate
         quick = self.config.with_setting(replace(setting, params={**setting.params, RATE: rate}))
         patience = max(min(MIN_PATIENCE, quick.train.early_stopping), round(quick.train.early_stopping * final / rate))
         train = quick.train.model_copy(update={"early_stopping": patience})
@@ -64,6 +66,13 @@ class Task:
         if self.searches_rate:
             return self.config.with_setting(setting)
         return self.config.with_setting(replace(setting, params={**setting.params, RATE: self.final_rate}))
+
+    @property
+    def search_rate(self) -> float:
+        chosen = self.config.tune.learning_rate
+        if chosen is None:
+            chosen = QUICK_RATE if self.folds[-1].train.rows >= QUICK_FROM_ROWS else self.final_rate
+        return max(chosen, self.final_rate)
 
     @property
     def final_rate(self) -> float:
