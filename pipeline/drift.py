@@ -33,6 +33,9 @@ PRIOR = 0.5
 FEWEST_QUERIES = 30
 """Rows of one query share a user and an hour: the index of fewer queries is mostly noise, and is not taken."""
 
+WHOLE_DAY = 0.8
+"""The first and the last day of a log are whole if they have this part of the queries of a usual day."""
+
 
 @dataclass(frozen=True)
 class Days:
@@ -59,8 +62,11 @@ class Days:
 
     @property
     def enough(self) -> npt.NDArray[np.bool_]:
-        """(D,) whether a day has queries enough to be judged."""
-        return self.queries >= FEWEST_QUERIES
+        """(D,) whether a day can be judged: it has queries enough, and does not begin or end the log half-way."""
+        found = self.queries >= FEWEST_QUERIES
+        if len(found) > 2:
+            found[[0, -1]] &= self.queries[[0, -1]] >= WHOLE_DAY * np.median(self.queries)
+        return np.asarray(found)
 
 
 @dataclass(frozen=True)
