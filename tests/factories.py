@@ -42,6 +42,7 @@ def write_config(folder: Path, frame: pl.DataFrame, text: str = "") -> Path:
     """A Parquet table and a config over it that trains in a moment; `text` is appended."""
     frame.write_parquet(folder / "table.parquet")
     config = folder / "run.toml"
-    quick = "[train]\nthreads = 1\nrounds = 20\nearly_stopping = 10\nparams = { min_data_in_leaf = 5, learning_rate = 0.2 }\n"
+    params = "params = { min_data_in_leaf = 5, learning_rate = 0.2 }"
+    quick = f"[train]\nthreads = 1\nrounds = 20\nearly_stopping = 10\n{params}\n"
     config.write_text(f'[data]\ntable = "{folder / "table.parquet"}"\n{quick}{text}')
     return config

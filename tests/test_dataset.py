@@ -129,13 +129,13 @@ def test_schema_finds_columns_by_name_and_refuses_missing_ones() -> None:
     schema = FeatureSchema.of([FeatureSpec("b"), FeatureSpec("a")])
     frame = pl.DataFrame({"z": [9], "b": [2], "a": [1.0]})
     assert schema.select(frame).row(0) == (1.0, 2.0)
-    with pytest.raises(PackageError, match="1 feature column.s. missing: b"):
+    with pytest.raises(PackageError, match=r"1 feature column.s. missing: b"):
         schema.select(frame.drop("b"))
 
 
 @pytest.mark.parametrize("features", [[], [FeatureSpec("a"), FeatureSpec("a")]])
 def test_schema_refuses_none_and_duplicates(features: list[FeatureSpec]) -> None:
-    with pytest.raises(DatasetError, match="no feature column|features named twice: a"):
+    with pytest.raises(DatasetError, match=r"no feature column|features named twice: a"):
         FeatureSchema.of(features)
 
 

@@ -75,7 +75,7 @@ def test_any_changed_byte_is_refused(package: Path, name: str) -> None:
         changed = bytearray(original)
         changed[place] ^= 1
         path.write_bytes(bytes(changed))
-        with pytest.raises(PackageError, match="was changed|cannot be read"):
+        with pytest.raises(PackageError, match=r"was changed|cannot be read"):
             load_package(package)
 
 
@@ -83,17 +83,17 @@ def test_any_changed_byte_is_refused(package: Path, name: str) -> None:
 def test_a_missing_or_cut_file_is_refused(package: Path, name: str) -> None:
     content = (package / name).read_bytes()
     (package / name).write_bytes(content[:-1])
-    with pytest.raises(PackageError, match="bytes instead of|was changed|cannot be read"):
+    with pytest.raises(PackageError, match=r"bytes instead of|was changed|cannot be read"):
         load_package(package)
     (package / name).unlink()
-    with pytest.raises(PackageError, match="is missing|holds no manifest"):
+    with pytest.raises(PackageError, match=r"is missing|holds no manifest"):
         load_package(package)
 
 
 @pytest.mark.parametrize("content", ["[]", "{}", '{"checksum": 1}', "nonsense", "[" * 100_000, '{"a": NaN}'])
 def test_a_manifest_that_is_none_is_refused(package: Path, content: str) -> None:
     (package / "manifest.json").write_text(content)
-    with pytest.raises(PackageError, match="cannot be read|was changed"):
+    with pytest.raises(PackageError, match=r"cannot be read|was changed"):
         load_package(package)
 
 

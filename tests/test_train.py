@@ -64,7 +64,7 @@ def test_parity_stops_the_run_when_rows_moved() -> None:
     dataset = dataset_of(ranking_frame(60))
     trained = train_booster(dataset, dataset, params=lightgbm_params(config())[0], rounds=10, ks=[5])
     shifted = Trained(trained.model_text, 10, {5: [value - 0.01 for value in trained.history[5]]})
-    with pytest.raises(ParityError, match="differ by 0.01"):
+    with pytest.raises(ParityError, match=r"differ by 0.01"):
         check_parity(shifted, dataset)
 
 
