@@ -6,9 +6,13 @@ value stays null. LightGBM sends null, and a code that training never held, the 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import polars as pl
 
 UNKNOWN = 0
+SHORT = 2000
+"""Rows up to which looking levels up one by one is faster than a join: the candidates of a request."""
 
 
 def fit_categories(values: pl.Series) -> tuple[str, ...]:
@@ -18,6 +22,10 @@ def fit_categories(values: pl.Series) -> tuple[str, ...]:
 
 def encode_categories(values: pl.Series, levels: tuple[str, ...]) -> pl.Series:
     """(N,) values -> (N,) Int32 codes: null stays null, a level outside `levels` becomes `UNKNOWN`."""
+    if len(values) <= SHORT:
+        known = _codes_by_level(levels)
+        texts = values.cast(pl.String).to_list()
+        return pl.Series(values.name, [None if text is None else known.get(text, UNKNOWN) for text in texts], pl.Int32)
     codes = pl.DataFrame(
         {"level": list(levels), "code": range(1, len(levels) + 1)}, schema={"level": pl.String, "code": pl.Int32}
     )
@@ -29,6 +37,11 @@ def encode_categories(values: pl.Series, levels: tuple[str, ...]) -> pl.Series:
         .cast(pl.Int32)
         .alias(values.name)
     )
+
+
+@lru_cache(maxsize=256)
+def _codes_by_level(levels: tuple[str, ...]) -> dict[str, int]:
+    return {level: code for code, level in enumerate(levels, start=1)}
 
 
 def count_unknown(codes: pl.Series) -> int:

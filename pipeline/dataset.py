@@ -94,7 +94,7 @@ class FeatureSchema:
         present = [
             feature for feature in self.features if feature.dtype == "category" and feature.name in frame.columns
         ]
-        return frame.with_columns(_encoded(frame[feature.name], feature) for feature in present)
+        return frame.with_columns(_encoded(frame[feature.name], feature) for feature in present) if present else frame
 
 
 @dataclass(frozen=True)

@@ -71,22 +71,20 @@ class Scorer:
                 expected="query and item ids beside the features",
                 fix="add them, or rename yours",
             )
+        scores = self.score(frame)
+        order = np.argsort(-scores)
+        if frame[QUERY].n_unique() == 1 and bool(np.all(np.diff(scores[order]) < 0)):
+            best = order[:top]
+            rank = pl.Series(RANK, np.arange(1, len(best) + 1, dtype=np.uint32))
+            return pl.DataFrame([frame[QUERY][best], frame[ITEM][best], rank, pl.Series(SCORE, scores[best])])
         keys = [name for name in (QUERY, ITEM, TIMESTAMP) if name in frame.columns]
-        scored = frame[keys].with_columns(pl.Series(SCORE, self.score(frame), dtype=pl.Float64))
-        if scored[QUERY].n_unique() == 1 and scored[SCORE].n_unique() == scored.height:
-            best = scored.sort(SCORE, descending=True).head(scored.height if top is None else top)
-            return best[[QUERY, ITEM]].with_columns(_counted(best.height), best[SCORE])
-        return _rank_queries(scored, top)
+        return _rank_queries(frame[keys].with_columns(pl.Series(SCORE, scores, dtype=pl.Float64)), top)
 
     def unknown_levels(self, frame: pl.DataFrame) -> dict[str, int]:
         """How many rows of `frame` carry a level that training never saw, per category that has any."""
         encoded = self.package.schema.encode(frame)
         counts = {name: count_unknown(encoded[name]) for name in self.package.schema.categorical}
         return {name: count for name, count in counts.items() if count}
-
-
-def _counted(count: int) -> pl.Series:
-    return pl.Series(RANK, np.arange(1, count + 1, dtype=np.uint32))
 
 
 def _rank_queries(scored: pl.DataFrame, top: int | None) -> pl.DataFrame:
