@@ -3,9 +3,13 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const shade = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  // Plotly takes some tags in labels for markup: a label is text, whatever it says.
+  const entities = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
+  const literal = (text) => text.replace(/[&<>]/g, (sign) => entities[sign]);
+
   // Colours are named as CSS variables, so that a figure follows the theme of the page.
   const resolve = (value) => {
-    if (typeof value === "string") return value.startsWith("var(--") ? shade(value.slice(4, -1)) : value;
+    if (typeof value === "string") return value.startsWith("var(--") ? shade(value.slice(4, -1)) : literal(value);
     if (Array.isArray(value)) return value.map(resolve);
     if (value === null || typeof value !== "object") return value;
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, resolve(inner)]));
