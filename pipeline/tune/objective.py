@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,13 +25,19 @@ DEFAULT, SETTING, OUTCOME, REASON, SAME_AS = "default", "setting", "outcome", "r
 """What a study keeps of a trial beside its parameters: attributes of Optuna's trials."""
 
 RUNGS = (8, 16, 32, 64, 128, 256, 512)
-"""After so many rounds a learning curve is held against those of earlier trials: few reports, as each is a commit."""
+"""After so many rounds a learning curve is held against those of finished trials."""
+WARMUP_TRIALS = 5
+KEPT_SHARE = 0.4
+"""A trial goes on while it is among this part of the finished ones, all taken after as many rounds."""
+STALLED = 0.3
+"""A trial that is behind the best and has not risen for this part of the patience is not waited for."""
 STAGE = 10_000
-"""A report's step: this times the fold, plus the rounds."""
+"""The step of Optuna's report: this times the fold, plus the rounds."""
 BEATEN_LEVEL = 0.9
 """A trial ends between folds when even the upper end of this interval of its difference to the best lies below zero."""
 CURVE_POINTS = 60
 KEPT_BINNINGS = 2
+_ANSWERED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 @dataclass
@@ -44,10 +50,11 @@ class Objective:
     def __call__(self, trial: optuna.Trial) -> float:
         setting = self._setting(trial)
         trial.set_user_attr(SETTING, setting.to_plain())
-        if (twin := _twin(trial, setting)) is not None:
+        earlier = Earlier.of(trial)
+        if (twin := earlier.twin_of(setting)) is not None:
             return _answer_of(trial, twin)
         try:
-            return self._value(trial, setting)
+            return self._value(trial, setting, earlier)
         except RankingError as error:
             trial.set_user_attr(REASON, str(error))
             raise
@@ -57,25 +64,29 @@ class Objective:
         drawn = self.task.space.draw(lambda name, dimension: suggest(trial, name, dimension))
         return self.task.default if trial.user_attrs.get(DEFAULT) else drawn
 
-    def _value(self, trial: optuna.Trial, setting: Setting) -> float:
+    def _value(self, trial: optuna.Trial, setting: Setting, earlier: Earlier) -> float:
         started = time.perf_counter()
         config, gains = self.task.for_search(setting), self.task.gains(setting)
         stages: list[_Stage] = []
         for number, fold in enumerate(self.task.folds):
-            stages.append(self._stage(trial, number, fold, config, gains))
-            if number + 1 < len(self.task.folds) and _is_beaten(trial, stages, config.seed):
+            judge = _Judge(trial, number, earlier.curves(number, gains), round(STALLED * config.train.early_stopping))
+            stages.append(self._stage(judge, number, fold, config, gains))
+            if number + 1 < len(self.task.folds) and _is_beaten(earlier, stages, config.seed):
+                trial.report(pooled([stage.score for stage in stages]), number * STAGE + STAGE - 1)
                 raise optuna.TrialPruned("beaten by the best trial, query by query")
         whole = [stage for stage in stages if stage.fold.share == 1.0]
         outcome = {
             "rounds": [stage.trained.best_iteration for stage in whole],
             "blocks": [np.round(stage.blocks.means, 7).tolist() for stage in stages],
+            "gains": list(gains),
+            "rungs": [_at_rungs(stage.trained.history[config.train_k]) for stage in stages],
             "curve": _thinned(whole[-1].trained.history[config.train_k]),
             "seconds": round(time.perf_counter() - started, 3),
         }
         trial.set_user_attr(OUTCOME, _without_nan(outcome))
         return pooled([stage.score for stage in whole])
 
-    def _stage(self, trial: optuna.Trial, number: int, fold: Fold, config: Config, gains: tuple[float, ...]) -> _Stage:
+    def _stage(self, judge: _Judge, number: int, fold: Fold, config: Config, gains: tuple[float, ...]) -> _Stage:
         train, watched = (replace(part, gains=gains) for part in fold.learnable)
         params, _ = lightgbm_params(config)
         trained = train_booster(
@@ -86,7 +97,7 @@ class Objective:
             ks=[config.train_k],
             stop_k=None if params.get("boosting") == "dart" else config.train_k,
             patience=config.train.early_stopping,
-            on_round=_pruning(trial, number),
+            on_round=judge,
             binned=self._binned(number, fold, params),
         )
         score = score_model(load_model(trained.model_text), fold.valid, config, self.task.convention)
@@ -134,41 +145,77 @@ def point_of(dimensions: Mapping[str, Dimension], point: Mapping[str, Any]) -> d
     return recorded
 
 
-def _pruning(trial: optuna.Trial, stage: int) -> Callable[[int, float], None]:
-    best = -np.inf
+@dataclass(frozen=True)
+class Earlier:
+    """The trials that had ended when this one began: asked for once, as each question to a database takes its time."""
 
-    def on_round(rounds: int, value: float) -> None:
-        nonlocal best
-        best = max(best, value)
-        if rounds in RUNGS:
-            trial.report(best, stage * STAGE + rounds)
-            if trial.should_prune():
-                raise optuna.TrialPruned(f"behind the median after {rounds} rounds")
+    ended: list[FrozenTrial]
 
-    return on_round
+    @classmethod
+    def of(cls, trial: optuna.Trial) -> Earlier:
+        return cls([other for other in trial.study.get_trials(deepcopy=False) if other.state in _ANSWERED])
+
+    @property
+    def complete(self) -> list[FrozenTrial]:
+        return [trial for trial in self.ended if trial.state == TrialState.COMPLETE and OUTCOME in trial.user_attrs]
+
+    def best(self) -> FrozenTrial | None:
+        return max(self.complete, key=lambda trial: (trial.value or 0.0, -trial.number), default=None)
+
+    def twin_of(self, setting: Setting) -> FrozenTrial | None:
+        """A trial of the same setting, whose answer is known."""
+        plain = setting.to_plain()
+        return next((trial for trial in self.ended if trial.user_attrs.get(SETTING) == plain), None)
+
+    def curves(self, stage: int, gains: tuple[float, ...]) -> list[list[float]]:
+        """The `_at_rungs` of finished trials whose trees were grown, and watched, for the same gains."""
+        outcomes = [trial.user_attrs[OUTCOME] for trial in self.complete]
+        return [outcome["rungs"][stage] for outcome in outcomes if outcome["gains"] == list(gains)]
 
 
-def _is_beaten(trial: optuna.Trial, stages: list[_Stage], seed: int) -> bool:
+@dataclass
+class _Judge:
+    """Told the value after each round of a stage, it ends a trial that falls behind, by raising TrialPruned."""
+
+    trial: optuna.Trial
+    stage: int
+    curves: list[list[float]]
+    patience: int
+    best: float = -np.inf
+    raised_at: int = 0
+
+    def __call__(self, rounds: int, value: float) -> None:
+        if value > self.best:
+            self.best, self.raised_at = value, rounds
+        if len(self.curves) < WARMUP_TRIALS or rounds < RUNGS[0]:
+            return
+        if rounds in RUNGS and self.best < np.quantile([c[RUNGS.index(rounds)] for c in self.curves], 1 - KEPT_SHARE):
+            self._end(rounds, "behind finished trials")
+        if self.best < max(curve[-1] for curve in self.curves) and rounds - self.raised_at >= self.patience:
+            self._end(rounds, "behind the best trial, and no longer rising")
+
+    def _end(self, rounds: int, why: str) -> None:
+        self.trial.report(self.best, self.stage * STAGE + rounds)
+        raise optuna.TrialPruned(f"{why} after {rounds} rounds")
+
+
+def _at_rungs(history: list[float]) -> list[float]:
+    """(R + 1,) best value so far after each of `RUNGS`, and at the end."""
+    best = np.maximum.accumulate(history)
+    return [round(float(best[min(rounds, len(best)) - 1]), 7) for rounds in (*RUNGS, len(best))]
+
+
+def _is_beaten(earlier: Earlier, stages: list[_Stage], seed: int) -> bool:
     """Whether the best trial so far is ahead beyond doubt on the same queries: those of the last kind of stage."""
-    finished = [
-        other for other in _finished(trial) if other.state == TrialState.COMPLETE and OUTCOME in other.user_attrs
-    ]
-    if not finished:
+    best = earlier.best()
+    if best is None:
         return False
-    best = max(finished, key=lambda other: (other.value or 0.0, -other.number))
     same = [i for i, stage in enumerate(stages) if stage.fold.share == stages[-1].fold.share]
     ours = np.concatenate([stages[i].blocks.means for i in same])
     counts = np.concatenate([stages[i].blocks.counts for i in same])
     theirs = np.concatenate([np.asarray(best.user_attrs[OUTCOME]["blocks"][i], np.float64) for i in same])
     high = paired_interval(ours, theirs, weights=counts, level=BEATEN_LEVEL, seed=seed).high
     return high is not None and high < 0
-
-
-def _twin(trial: optuna.Trial, setting: Setting) -> FrozenTrial | None:
-    """An earlier trial of the same setting whose answer is known."""
-    plain = setting.to_plain()
-    ended = (TrialState.COMPLETE, TrialState.PRUNED)
-    return next((o for o in _finished(trial) if o.state in ended and o.user_attrs.get(SETTING) == plain), None)
 
 
 def _answer_of(trial: optuna.Trial, twin: FrozenTrial) -> float:
@@ -179,10 +226,6 @@ def _answer_of(trial: optuna.Trial, twin: FrozenTrial) -> float:
         raise optuna.TrialPruned(f"the same as trial {twin.number}")
     trial.set_user_attr(OUTCOME, {**twin.user_attrs[OUTCOME], "seconds": 0.0})
     return twin.value
-
-
-def _finished(trial: optuna.Trial) -> list[FrozenTrial]:
-    return [other for other in trial.study.get_trials(deepcopy=False) if other.state.is_finished()]
 
 
 def _thinned(history: list[float]) -> list[list[float]]:

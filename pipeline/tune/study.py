@@ -31,7 +31,6 @@ CONTRACT = "contract"
 HEARTBEAT_SECONDS = 30
 """A trial whose process has not been heard of for four heartbeats is begun anew by another."""
 STARTUP_TRIALS = 10
-WARMUP_TRIALS = 5
 JOURNAL = ".log"
 SQLITE_WAIT_SECONDS = 60
 
@@ -105,13 +104,14 @@ def open_storage(place: str, *, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> B
     url = _with_driver(place)
     is_file = url.startswith("sqlite")
     try:
-        storage = RDBStorage(
-            url,
-            engine_kwargs={"connect_args": {"timeout": SQLITE_WAIT_SECONDS}} if is_file else None,
-            heartbeat_interval=heartbeat_seconds,
-            grace_period=4 * heartbeat_seconds,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
-        )
+        with quiet():
+            storage = RDBStorage(
+                url,
+                engine_kwargs={"connect_args": {"timeout": SQLITE_WAIT_SECONDS}} if is_file else None,
+                heartbeat_interval=heartbeat_seconds,
+                grace_period=4 * heartbeat_seconds,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=3),
+            )
     except (SQLAlchemyError, ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         scheme = place.partition(":")[0]
         raise ConfigError(
@@ -146,7 +146,7 @@ def open_study(task: Task, storage: BaseStorage, *, resume: bool) -> optuna.Stud
         "storage": storage,
         "study_name": task.name,
         "sampler": NumberedSampler(task.config.seed),
-        "pruner": optuna.pruners.MedianPruner(n_startup_trials=WARMUP_TRIALS, n_min_trials=WARMUP_TRIALS),
+        "pruner": optuna.pruners.NopPruner(),
     }
     try:
         study = optuna.create_study(direction="maximize", **study_of)

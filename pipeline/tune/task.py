@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from features.errors import ConfigError
@@ -27,7 +28,7 @@ MIN_PATIENCE = 10
 
 @dataclass(frozen=True)
 class Task:
-    """A search: `name` and `contract` tell studies apart, `gains` holds the gain of each label per name of a gain."""
+    """A search: `name` is that of its study, `threads` what a trial may use."""
 
     name: str
     config: Config
@@ -35,8 +36,27 @@ class Task:
     space: Space
     folds: tuple[Fold, ...]
     labels: LabelRule
-    contract: dict[str, Any]
     threads: int
+
+    @cached_property
+    def contract(self) -> dict[str, Any]:
+        """All that a study rests on, in plain values: a study of another contract is another search."""
+        tune, train = self.config.tune, self.config.train
+        return {
+            "space": self.space.to_plain(),
+            "data": fingerprint(self.folds),
+            "metric": f"ndcg@{self.config.train_k}, {self.convention.describe()}",
+            "weights": tune.weights.model_dump() | {"diversity_by": tune.diversity_by},
+            "direction": "maximise",
+            "folds": f"{tune.folds}, first on {self.folds[0].share:g} of the training queries",
+            "train": {
+                "start": self.default.key,
+                "rounds": train.rounds,
+                "early_stopping": train.early_stopping,
+                "search_rate": self.search_rate,
+            },
+            "seed": self.config.seed,
+        }
 
     @property
     def default(self) -> Setting:
@@ -97,8 +117,7 @@ def make_task(name: str, datasets: Datasets, origin: Origin, config: Config) -> 
     space = _space_for(config, folds)
     cores = available_threads()
     threads = max(1, min(config.train.threads or cores, cores // tune.jobs))
-    contract = _contract(config, convention, space, folds)
-    task = Task(name, config, convention, space, folds, datasets.labels, contract, threads)
+    task = Task(name, config, convention, space, folds, datasets.labels, threads)
     for gain in _gains_in(space):
         _check_gain(task, gain, max(int(part.labels.max()) for part in (train, valid, datasets.test)))
     if tune.weights.diversity:
@@ -119,26 +138,6 @@ def _space_for(config: Config, folds: tuple[Fold, ...]) -> Space:
             fix="leave them out, or list categories in [features]",
         )
     return space
-
-
-def _contract(config: Config, convention: Convention, space: Space, folds: tuple[Fold, ...]) -> dict[str, Any]:
-    """All that a study rests on, in plain values."""
-    tune = config.tune
-    return {
-        "space": space.to_plain(),
-        "data": fingerprint(folds),
-        "metric": f"ndcg@{config.train_k}, {convention.describe()}",
-        "weights": tune.weights.model_dump() | {"diversity_by": tune.diversity_by},
-        "direction": "maximise",
-        "folds": f"{tune.folds}, first on {folds[0].share:g} of the training queries",
-        "train": {
-            "start": space.start.key,
-            "rounds": config.train.rounds,
-            "early_stopping": config.train.early_stopping,
-            "search_rate": tune.learning_rate,
-        },
-        "seed": config.seed,
-    }
 
 
 def contract_differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
