@@ -1,4 +1,4 @@
-"""The verb `tune`: data -> search -> the best few fitted with care -> a run folder like that of `train`, best.toml."""
+"""The verb `tune`: data -> search -> the best few fitted with care -> the run folder of the best, and best.toml."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from features.errors import OutputError, TrainingError
-from pipeline.commands import load_datasets, print_run
+from pipeline.commands import REPORT, load_datasets, print_run
 from pipeline.config import load_config
 from pipeline.console import LOG, console, logging_to, progress
+from pipeline.findings import find
 from pipeline.folder import check_free, new_folder
+from pipeline.report import run_page, tuning_page, write_page
 from pipeline.run import LOG_FILE, PACKAGE, Datasets, Run, Timings, judge_ranker, write_run
 from pipeline.split import Origin
 from pipeline.tune import (
@@ -26,6 +28,7 @@ from pipeline.tune import (
     copy_database,
     expected_optimism,
     fit_finals,
+    influences,
     make_task,
     overlay,
     run_search,
@@ -59,7 +62,7 @@ def tune(config_path: Path, settings: Sequence[str], out: Path | None, *, resume
         print_run(run)
         for sentence in verdict(run.metrics):
             LOG.info("%s", sentence)
-        _write(out, run, tried)
+        _write(out, config_path.stem, run, tried)
     console.print(f"The package lies in {out / PACKAGE}. The settings lie in {BEST} beside it:", markup=False)
     console.print(f"  rankloom train {config_path} --set include={out / BEST}", markup=False)
 
@@ -137,13 +140,15 @@ def _judged(
     return run
 
 
-def _write(out: Path, run: Run, tried: list[Tried]) -> None:
+def _write(out: Path, title: str, run: Run, tried: list[Tried]) -> None:
     """The run folder takes the place of the one the search worked in; the study and the log move along."""
     with new_folder(out, marker=LOG_FILE, overwrite=True) as folder:
         write_run(folder, run)
         headline = f"trial {run.metrics['tune']['chosen_trial']} of {len(tried)}"
         (folder / BEST).write_text(overlay(run.config, headline), "utf-8")
         trial_table(tried).write_parquet(folder / TRIALS)
+        page = run_page(run, find(run), title)
+        write_page(folder / REPORT, tuning_page(page, run.metrics, tried, influences(tried), verdict(run.metrics)))
         if (out / STUDY).is_file():
             copy_database(out / STUDY, folder / STUDY)
         shutil.copyfile(out / LOG_FILE, folder / LOG_FILE)

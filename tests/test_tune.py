@@ -26,7 +26,7 @@ from pipeline.scorer import Scorer
 from pipeline.space import Setting
 from pipeline.split import Origin
 from pipeline.train import lightgbm_params
-from pipeline.tune import make_task, run_search
+from pipeline.tune import Tried, influences, make_task, run_search
 from pipeline.tune.finals import best_of_many
 from pipeline.tune.folds import Blocks, Fold, make_folds
 from pipeline.tune.objective import Objective
@@ -387,6 +387,29 @@ def test_tune_writes_a_whole_run_folder(tuned: tuple[Path, Path, str]) -> None:
     names = {path.name for path in tuned[1].iterdir()}
     assert {"config.toml", "metrics.json", "per_query.parquet", "package", "log.txt"} <= names
     assert {"best.toml", "study.db", "trials.parquet"} <= names
+
+
+def test_the_report_shows_the_search_before_the_run(tuned: tuple[Path, Path, str]) -> None:
+    page = (tuned[1] / "report.html").read_text("utf-8")
+    figures = json.loads(page.split('id="figures">')[1].split("</script>")[0])
+    assert {"tune-history", "tune-curves"} <= set(figures)
+    assert sum(len(trace["x"]) for trace in figures["tune-history"]["data"][:2]) == 8
+    assert page.index('id="search"') < page.index('id="results"')
+
+
+def test_what_has_no_influence_is_given_none() -> None:
+    """A parameter that decides the value explains all of it, one that is drawn beside it nothing or little."""
+    rng = np.random.default_rng(0)
+    tried = []
+    for number in range(60):
+        leaves, noise = int(rng.integers(2, 100)), float(rng.uniform())
+        setting = Setting("lambdarank", None, {"num_leaves": leaves, "lambda_l1": noise, "max_bin": 255})
+        value = 0.5 if leaves < 50 else 0.6
+        tried.append(Tried(number, "complete", value, setting, False, {}, None, None, 1.0, 0.0))
+    found = influences(tried)
+    assert list(found) == ["num_leaves", "lambda_l1"]
+    assert found["num_leaves"] > 0.6
+    assert found["lambda_l1"] < 0.15
 
 
 def test_tune_prints_few_lines_in_a_pipe_and_nothing_of_optuna(tuned: tuple[Path, Path, str]) -> None:

@@ -17,8 +17,9 @@ from pipeline.report.blocks import Block, Chart, Fold, Page, Row
 from pipeline.report.comparison import comparison_page
 from pipeline.report.monitoring import monitor_page
 from pipeline.report.run import run_page
+from pipeline.report.tuning import tuning_page
 
-__all__ = ["comparison_page", "monitor_page", "run_page", "write_page"]
+__all__ = ["comparison_page", "monitor_page", "run_page", "tuning_page", "write_page"]
 
 
 def write_page(path: Path, page: Page) -> None:
