@@ -6,7 +6,7 @@ names mean the same columns ever after.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -90,8 +90,12 @@ def describe(
     *,
     pool: Pool,
     windows: Sequence[str] = WINDOWS,
+    exclude: Collection[str] = (),
 ) -> Description:
-    """The description of a log, its queries (`query`, fields) and their candidates (`query`, `item`, shown fields)."""
+    """The description of a log, its queries (`query`, fields) and their candidates (`query`, `item`, shown fields).
+
+    `exclude` names columns of events that are no shown fields, such as the one that the relevance is read from.
+    """
     return Description(
         kinds=log.kinds,
         valued=_valued(log.events),
@@ -100,7 +104,7 @@ def describe(
         item_fields=_fields(log.items),
         user_fields=_fields(log.users),
         query_fields=_fields(queries),
-        shown_fields=_fields(candidates),
+        shown_fields=_fields(candidates.drop(exclude, strict=False)),
         pool=pool,
         windows=tuple(windows),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +68,18 @@ def fit_features(
     use: Sequence[str] = EVERYTHING,
     custom: Mapping[str, str] | None = None,
     windows: Sequence[str] = WINDOWS,
+    exclude: Collection[str] = (),
 ) -> Fitted:
     """Choose the features and learn what they need from the training queries and their candidates.
 
     `queries` and `candidates` are those of the training window alone; events count until the last of these queries.
-    `use` are names and globs of the registry (`!` takes away), `custom` SQL expressions by name.
+    `use` are names and globs of the registry (`!` takes away), `custom` SQL expressions by name, `exclude` candidate
+    fields that no feature may read: they tell the truth.
     """
     check_expressions(custom or {})
     queries, candidates = align_ids(queries, candidates, QUERY)
     asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
-    description = describe(log, asked, candidates, pool=pool, windows=windows)
+    description = describe(log, asked, candidates, pool=pool, windows=windows, exclude=exclude)
     context = Context(log, join_rows(log, asked, candidates), description, rates={})
     features = select_features(use, description)
     return Fitted(

@@ -41,22 +41,51 @@ def make_log(
     queries: pl.DataFrame | None = None,
     shown: str | None = None,
     delay: timedelta | Mapping[str, timedelta] | None = None,
+    strict: bool = True,
 ) -> Log:
     """Bring a log and its catalogues together; an id that is text in one table becomes text in all.
 
-    Raises DataError where `shown`, or a kind that `delay` names, does not occur in the log.
+    Raises DataError where `shown`, or a kind that `delay` names, does not occur in the log; unless `strict`, a kind
+    that was named for another log may be missing in this one.
     """
     given = {"events": events, "items": items, "users": users, "queries": queries}
     tables = _align_ids({name: table for name, table in given.items() if table is not None})
     aligned = tables.pop("events")
-    if shown is not None:
+    if shown is not None and strict:
         require_kinds(aligned, [shown], role="data.shown")
     if isinstance(delay, Mapping):
-        require_kinds(aligned, delay, role="delay")
+        if strict:
+            require_kinds(aligned, delay, role="delay")
         delays = dict(delay)
     else:
         delays = dict.fromkeys(event_kinds(aligned), delay) if delay else {}
     return Log(aligned, **tables, shown=shown, delay=delays)
+
+
+def count_unmatched(log: Log) -> dict[str, int]:
+    """How many items and users of the events have no row in their catalogue; a log without one counts nothing.
+
+    Raises DataError where none has: then the two spell their ids differently.
+    """
+    pairs = [(ITEM, "items_not_in_the_catalogue", log.items), (USER, "users_not_in_the_table", log.users)]
+    return {
+        what: _count_unmatched(log.events, table, name)
+        for name, what, table in pairs
+        if table is not None and name in log.events.columns
+    }
+
+
+def _count_unmatched(events: pl.DataFrame, table: pl.DataFrame, name: str) -> int:
+    held = events.select(pl.col(name).drop_nulls().unique().sort())
+    unmatched = held.join(table.select(name).unique(), on=name, how="anti").height
+    if unmatched == held.height > 0:
+        raise DataError(
+            f"none of the {held.height} {name}s of the log has a row in data.{name}s "
+            f"({listed(held[name], most=3)} against {listed(table[name].unique().sort(), most=3)})",
+            expected="ids that are spelled alike in both",
+            fix="mend the ids where the files are written, or leave the table out",
+        )
+    return unmatched
 
 
 def event_kinds(events: pl.DataFrame) -> tuple[str, ...]:

@@ -63,12 +63,16 @@ class WatchTargets:
         return cls(pl.DataFrame([pl.Series(ITEM, data["items"]), targets]), data["default"])
 
 
-def tier_relevance(queries: Queries, tiers: Mapping[str, float], *, window: timedelta | None = None) -> Relevance:
+def tier_relevance(
+    queries: Queries, tiers: Mapping[str, float], *, window: timedelta | None = None, strict: bool = True
+) -> Relevance:
     """The tier of the strongest event of an item in its query; kinds without a tier do not judge.
 
-    `window` None: every event that names the query counts. Raises DataError for a kind that does not occur in the log.
+    `window` None: every event that names the query counts. Raises DataError for a kind that does not occur in the log,
+    unless the tiers were made for another log (not `strict`): nothing of that kind has happened in this one.
     """
-    require_kinds(queries.events, tiers, role="relevance.tiers")
+    if strict:
+        require_kinds(queries.events, tiers, role="relevance.tiers")
     grade = pl.col(EVENT).cast(pl.String).replace_strict(dict(tiers), default=0.0, return_dtype=pl.Float64)
     inside, counts = _attributed(queries, pl.col(EVENT).is_in(list(tiers)), window)
     return _finish(queries, inside.with_columns(grade.alias(RELEVANCE)), window, counts)
@@ -101,14 +105,15 @@ def watch_relevance(
     *,
     kind: str | None = None,
     window: timedelta | None = None,
+    strict: bool = True,
 ) -> Relevance:
     """min(1, watched / target), the seconds of all plays of an item in its query summed first.
 
     `kind` is the event that carries seconds in `value` (None: every event with a value). Those without one are counted.
-    Raises DataError where the log has no values.
+    Raises DataError where the log has no values and, if `strict`, no event of the kind.
     """
     _require_numbers(queries.events, VALUE)
-    if kind is not None:
+    if kind is not None and strict:
         require_kinds(queries.events, [kind], role="relevance.watch")
     watched, counts = _watched(queries, kind, window)
     needed: Floats | float

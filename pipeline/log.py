@@ -20,7 +20,7 @@ from features.columns import EVENT, ITEM, POPULARITY, POSITION, QUERY, RELEVANCE
 from features.errors import DataError
 from features.events import EventLog, read_events
 from features.fitted import Fitted, fit_features
-from features.log import Log, make_log
+from features.log import Log, count_unmatched, make_log
 from features.queries import Queries, queries_by_id, queries_by_session, queries_by_table, queries_by_user_day
 from features.relevance import (
     Relevance,
@@ -47,6 +47,7 @@ class Asked:
     events: EventLog
     log: Log
     queries: Queries
+    unmatched: Mapping[str, int]
 
 
 def load_parts(config: Config) -> Parts:
@@ -75,9 +76,12 @@ def load_parts(config: Config) -> Parts:
 
 
 def read_log(config: Config, events: Path | None = None) -> Asked:
-    """The log, its catalogues and its queries, as the config says; `events` takes the place of `data.events`."""
+    """The log, its catalogues and its queries, as the config says.
+
+    `events` takes the place of `data.events`, and need not hold every kind of event that the config names.
+    """
     read, log = _read(config, events, config.data.shown)
-    return Asked(read, log, _queries(config, log))
+    return Asked(read, log, _queries(config, log), count_unmatched(log))
 
 
 def _read(config: Config, events: Path | None, shown: str | None) -> tuple[EventLog, Log]:
@@ -95,7 +99,7 @@ def _read(config: Config, events: Path | None, shown: str | None) -> tuple[Event
         for name, reader in (("items", read_items), ("users", read_users), ("queries", read_queries))
         if (path := getattr(data, name)) is not None
     }
-    return read, make_log(read.events, **tables, shown=shown, delay=data.delay)
+    return read, make_log(read.events, **tables, shown=shown, delay=data.delay, strict=events is None)
 
 
 def fit_targets(config: Config, asked: Asked, until: datetime) -> float | WatchTargets | None:
@@ -114,13 +118,15 @@ def fit_targets(config: Config, asked: Asked, until: datetime) -> float | WatchT
     return item_targets(asked.log.items, watch.target)
 
 
-def judge_events(config: Config, queries: Queries, targets: float | WatchTargets | None) -> Relevance:
-    """The relevance that `[relevance]` finds in the events of each query."""
+def judge_events(
+    config: Config, queries: Queries, targets: float | WatchTargets | None, *, strict: bool = True
+) -> Relevance:
+    """The relevance that `[relevance]` finds in the events of each query; `strict`: every kind it names must occur."""
     rule = config.relevance
     if rule.tiers is not None:
-        return tier_relevance(queries, rule.tiers, window=rule.window)
+        return tier_relevance(queries, rule.tiers, window=rule.window, strict=strict)
     if rule.watch is not None and targets is not None:
-        return watch_relevance(queries, targets, kind=rule.watch.event, window=rule.window)
+        return watch_relevance(queries, targets, kind=rule.watch.event, window=rule.window, strict=strict)
     grades = {float(rating): grade for rating, grade in rule.map.items()} if rule.map else None
     return rating_relevance(queries, column=rule.column or VALUE, grades=grades, window=rule.window)
 
@@ -151,7 +157,7 @@ def table_from_log(
             expected="later queries to judge it by",
             fix="bring a longer log; what came before serves as history",
         )
-    relevance = judge_events(config, asked.queries, _targets_from_dict(definitions["targets"]))
+    relevance = judge_events(config, asked.queries, _targets_from_dict(definitions["targets"]), strict=False)
     candidates = find_candidates(config, asked.log, asked.queries, fresh, relevance)
     return build_table(
         asked.log, fresh, candidates.frame, Fitted.from_dict(definitions["features"]), relevance=relevance.frame
@@ -205,6 +211,7 @@ def _fit(config: Config, log: Log, asked: pl.DataFrame, candidates: Candidates, 
         pool=config.candidates.source,
         use=(*chosen.use, *(f"!{name}" for name in chosen.drop)),
         custom=chosen.custom,
+        exclude=[config.relevance.column] if config.relevance.column else (),
     )
 
 
@@ -230,7 +237,13 @@ def _notes(asked: Asked, closed: pl.DataFrame, relevance: Relevance, candidates:
     rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
     found = [f"{events.read} events read, {events.events.height} kept" + (f" (left out: {rules})" if rules else "")]
     younger = asked.queries.frame.height - closed.height
-    counts = {**asked.queries.counts, **relevance.counts, **candidates.counts, "open_queries": younger}
+    counts = {
+        **asked.unmatched,
+        **asked.queries.counts,
+        **relevance.counts,
+        **candidates.counts,
+        "open_queries": younger,
+    }
     shown = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
     found.append(
         f"{closed.height} queries, {candidates.frame.height} candidates" + (f"; {', '.join(shown)}" if shown else "")

@@ -7,7 +7,7 @@ import pytest
 
 from features.catalogues import read_items, read_queries, read_users
 from features.errors import DataError
-from features.log import make_log
+from features.log import count_unmatched, make_log
 from tests.features.factories import at, clean
 
 
@@ -64,3 +64,25 @@ def test_log_when_shown_or_delay_name_no_kind_then_the_nearest_is_named():
         make_log(events, shown="impresion")
     with pytest.raises(DataError, match="delay names the event kind 'buy'"):
         make_log(events, delay={"buy": at(1) - at(0)})
+
+
+def test_log_when_the_kinds_were_named_for_another_log_then_they_may_be_missing():
+    events = clean([{"item": 1, "hour": 0, "event": "click"}])
+    log = make_log(events, shown="impression", delay={"buy": at(1) - at(0)}, strict=False)
+    assert (log.shown, log.delay) == ("impression", {"buy": at(1) - at(0)})
+
+
+def test_log_when_ids_meet_no_catalogue_then_counted():
+    events = clean([{"item": item, "hour": 0, "event": "click", "user": user} for item, user in [(1, 7), (2, None)]])
+    items, users = pl.DataFrame({"item": [2, 3]}), pl.DataFrame({"user": [7]})
+    counts = count_unmatched(make_log(events, items=items, users=users))
+    assert counts == {"items_not_in_the_catalogue": 1, "users_not_in_the_table": 0}
+    assert count_unmatched(make_log(events)) == {}
+
+
+@pytest.mark.parametrize("ids", [["1.0", "2.0"], ["00001", "00002"]])
+def test_log_when_no_id_at_all_meets_the_catalogue_then_refused(ids):
+    events = clean([{"item": item, "hour": 0, "event": "click"} for item in (1, 2)])
+    message = rf"none of the 2 items of the log has a row in data.items \(1, 2 against {ids[0]}, {ids[1]}\)"
+    with pytest.raises(DataError, match=message):
+        count_unmatched(make_log(events, items=pl.DataFrame({"item": ids})))

@@ -234,6 +234,15 @@ def test_shown_when_logged_then_kept_and_the_position_never():
     assert not [name for name in rows[1] if "relevance" in name]
 
 
+def test_shown_when_a_field_is_the_truth_itself_then_no_feature_reads_it():
+    candidates = pl.DataFrame(ONE_QUERY | {"clicked": [1, 0, 0], "price": [1.0, 2.0, 3.0]})
+    queries = pl.DataFrame({"query": [1], "timestamp": [at(10)]})
+    log = make_log(clean(LOG))
+    names = [fit_features(log, queries, candidates, pool="shown", exclude=hidden).names for hidden in ((), ["clicked"])]
+    told = {"shown.clicked", "query.clicked_rank", "query.clicked_z"}
+    assert set(names[0]) - set(names[1]) == told
+
+
 def test_shown_when_a_number_is_nan_or_infinite_then_missing():
     rows = build(LOG, ONE_QUERY | {"score": [float("nan"), float("inf"), 1.0]})
     assert [rows[item]["shown.score"] for item in (1, 2, 3)] == [None, None, 1.0]

@@ -67,6 +67,12 @@ def test_tiers_when_a_kind_does_not_occur_then_the_nearest_is_named():
         tier_relevance(queries_by_id(clean([event(1, 1, 0, "click")])), {"clck": 1})
 
 
+def test_rules_when_made_for_another_log_then_a_kind_may_be_missing():
+    queries = queries_by_id(clean([event(1, 1, 0, "click")]))
+    assert grades(tier_relevance(queries, {"click": 1, "purchase": 3}, strict=False)) == {(1, 1): 1}
+    assert grades(watch_relevance(queries, 100.0, kind="watch", strict=False)) == {}
+
+
 def test_watch_when_several_plays_then_summed_first_and_at_most_one():
     plays = [event(1, 1, 0, "watch", 30.0), event(1, 1, 1, "watch", 40.0), event(1, 2, 0, "watch", 500.0)]
     relevance = watch_relevance(queries_by_id(clean(plays)), 100.0, kind="watch")
