@@ -33,28 +33,34 @@ PRIOR = 0.5
 FEWEST_QUERIES = 30
 """Rows of one query share a user and an hour: the index of fewer queries is mostly noise, and is not taken."""
 
-WHOLE_DAY = 0.8
-"""The first and the last day of a log are whole if they have this part of the queries of a usual day."""
+HALF_DAY = 60
+"""Minutes by which the first or last query of a day may miss its usual time before the log holds only part of it."""
 
 
 @dataclass(frozen=True)
 class Days:
     """The days (UTC) on which queries were asked, in order; one nameless day where queries have no time.
 
-    `names` (D,), `of_row` (N,) the place of each row's day, `queries` (D,) how many queries each has.
+    `names` (D,), `of_row` (N,) the place of each row's day, `queries` (D,) how many queries each has, `whole` (D,)
+    whether the log holds all of it: its first and its last day may begin late or end early.
     """
 
     names: tuple[date | None, ...]
     of_row: Ints
     queries: Ints
+    whole: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, dataset: RankingDataset) -> Days:
         if TIMESTAMP not in dataset.keys.columns:
-            return cls((None,), np.zeros(dataset.rows, np.int64), np.array([len(dataset.sizes)]))
-        days = dataset.keys[TIMESTAMP].gather(dataset.starts).dt.date()
+            return cls((None,), np.zeros(dataset.rows, np.int64), np.array([len(dataset.sizes)]), np.array([True]))
+        times = dataset.keys[TIMESTAMP].gather(dataset.starts)
+        days = times.dt.date()
         place = days.rank("dense").cast(pl.Int64).to_numpy() - 1
-        return cls(tuple(days.unique().sort()), np.repeat(place, dataset.sizes), np.bincount(place))
+        minute = times.dt.hour().cast(pl.Int64).to_numpy() * 60 + times.dt.minute().to_numpy()
+        return cls(
+            tuple(days.unique().sort()), np.repeat(place, dataset.sizes), np.bincount(place), _whole(place, minute)
+        )
 
     def of_query(self, dataset: RankingDataset) -> Ints:
         """(Q,) the place of each query's day."""
@@ -62,11 +68,8 @@ class Days:
 
     @property
     def enough(self) -> npt.NDArray[np.bool_]:
-        """(D,) whether a day can be judged: it has queries enough, and does not begin or end the log half-way."""
-        found = self.queries >= FEWEST_QUERIES
-        if len(found) > 2:
-            found[[0, -1]] &= self.queries[[0, -1]] >= WHOLE_DAY * np.median(self.queries)
-        return np.asarray(found)
+        """(D,) whether a day can be judged: it is whole, and has queries enough."""
+        return np.asarray(self.whole & (self.queries >= FEWEST_QUERIES))
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,18 @@ def shares(counts: npt.ArrayLike) -> tuple[float, float]:
     rows = np.asarray(counts)
     total = max(1, int(rows.sum()))
     return float(rows[0] / total), float(rows[1] / total)
+
+
+def _whole(place: Ints, minute: Ints) -> npt.NDArray[np.bool_]:
+    """(Q,) day and minute of the day of queries -> (D,) whether each day begins and ends as days of the log do."""
+    first, last = np.full(place.max() + 1, 24 * 60), np.zeros(place.max() + 1, np.int64)
+    np.minimum.at(first, place, minute)
+    np.maximum.at(last, place, minute)
+    whole = np.ones(len(first), np.bool_)
+    if len(whole) > 2:
+        whole[0] = first[0] <= np.median(first) + HALF_DAY
+        whole[-1] = last[-1] >= np.median(last) - HALF_DAY
+    return whole
 
 
 def _counted(column: pl.Series, edges: tuple[float, ...] | None, size: int) -> Histogram:

@@ -14,11 +14,11 @@ import pytest
 
 from features.spec import FeatureSpec
 from pipeline import commands
-from pipeline.drift import BINS, Histogram, fit_histogram, shares, stability_index
+from pipeline.drift import BINS, Days, Histogram, fit_histogram, shares, stability_index
 from pipeline.monitor import Monitored, alarm_sentences
 from pipeline.reductions import Interval
 from pipeline.simulate import simulate
-from tests.factories import ranking_frame, write_config
+from tests.factories import dataset_of, ranking_frame, write_config
 
 Rankloom = Callable[..., Any]
 
@@ -155,6 +155,17 @@ def test_bins_hold_equal_shares_and_missing_and_unknown_apart() -> None:
     assert codes.counts == (1, 0, 1, 2)
     assert codes.bins(pl.Series([0, None, 1, 2], dtype=pl.Int32)).tolist() == [1, 0, 2, 3]
     assert Histogram.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
+
+
+def test_days_that_the_log_holds_in_part_or_of_few_queries_are_not_judged() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    hours = [*range(12, 24), *range(24, 72), *range(72, 82)]
+    times = [start + timedelta(hours=hour, minutes=minute) for hour in hours for minute in (0, 15, 30, 59)]
+    frame = pl.DataFrame({"query": range(len(times)), "item": 1, "relevance": 1, "timestamp": times, "a": 1.0})
+    days = Days.of(dataset_of(frame))
+    assert days.queries.tolist() == [48, 96, 96, 40]
+    assert days.enough.tolist() == [False, True, True, False]
+    assert Days.of(dataset_of(frame.drop("timestamp").head(20))).enough.tolist() == [False]
 
 
 def test_columns_of_one_value_and_of_none_can_be_fitted() -> None:

@@ -196,7 +196,7 @@ def _explained(found: Findings) -> Section:
         "shap",
         [each.feature for each in found.importance],
         [each.shap for each in found.importance],
-        x="mean distance moved",
+        x="moved by",
         caption="SHAP: how far a feature moves the items of a query apart.",
     )
     gain = charts.bars(
