@@ -6,8 +6,10 @@ before it comes here. LightGBM 4.7 reads the Polars frame itself through Arrow, 
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,8 @@ Booster = lightgbm.Booster
 Floats = npt.NDArray[np.float64]
 
 VALID = "valid"
+_SOURCE = re.compile(r" at /\S+, line \d+ *\.?")
+"""Where in its own source LightGBM stood when it refused: of no use to a reader."""
 
 BINNING = (
     "max_bin",
@@ -67,9 +71,10 @@ def binning_of(params: Mapping[str, Any]) -> tuple[Any, ...]:
 def bin_datasets(train: RankingDataset, watched: RankingDataset, params: Mapping[str, Any]) -> Binned:
     """Bins both, so that several trainings need not."""
     settings = {**params, **ALWAYS}
-    train_set = _lightgbm_dataset(train, settings)
-    watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
-    return Binned(train_set.construct(), watched_set.construct())
+    with _refusals():
+        train_set = _lightgbm_dataset(train, settings)
+        watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
+        return Binned(train_set.construct(), watched_set.construct())
 
 
 def train_booster(
@@ -95,14 +100,15 @@ def train_booster(
     binned = binned or bin_datasets(train, watched, settings)
     history: dict[int, list[float]] = {k: [] for k in ks}
     watch = _watcher(history, stop_k, patience, on_round)
-    booster = lightgbm.train(
-        settings,
-        binned.train_set,
-        num_boost_round=rounds,
-        valid_sets=[binned.watched_set],
-        valid_names=[VALID],
-        callbacks=[watch],
-    )
+    with _refusals():
+        booster = lightgbm.train(
+            settings,
+            binned.train_set,
+            num_boost_round=rounds,
+            valid_sets=[binned.watched_set],
+            valid_names=[VALID],
+            callbacks=[watch],
+        )
     best = _best_round(history, stop_k)
     _check_learned(booster, train)
     return Trained(booster.model_to_string(num_iteration=best), best, history)
@@ -169,6 +175,19 @@ def builtin_ndcg(dataset: RankingDataset, scores: Floats, ks: Sequence[int]) -> 
     data.set_init_score(scores)
     booster = lightgbm.Booster(settings, data)
     return {int(result[1].rpartition("@")[2]): float(result[2]) for result in booster.eval_train()}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What LightGBM refuses (a value out of range, settings that exclude each other) is for the user to mend."""
+    try:
+        yield
+    except (lightgbm.basic.LightGBMError, TypeError) as error:
+        raise TrainingError(
+            f"LightGBM refuses the settings: {_SOURCE.sub('', str(error).splitlines()[0])}",
+            expected="values in LightGBM's ranges that go together",
+            fix="correct [train] params",
+        ) from error
 
 
 def _positional(features: pl.DataFrame) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -263,8 +264,14 @@ def _one_of(data: Path | None, events: Path | None, option: str = "--events") ->
         raise ConfigError(found, expected="one of them", fix=f"give a table with --data, or a log with {option}")
 
 
+def _stop(_signal: int, _frame: object) -> None:
+    """A polite kill unwinds like Ctrl-C, so that no half-written folder is left."""
+    sys.exit(143)
+
+
 def main() -> None:
     """Exit codes: 0 done; 2 the user can mend it, said in one sentence; 3 an alarm; 1 a bug, with its traceback."""
+    signal.signal(signal.SIGTERM, _stop)
     try:
         app()
     except RankingError as error:

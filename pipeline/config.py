@@ -12,8 +12,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from features.columns import (
+    CREATED_AT,
+    EVENT,
+    ITEM,
+    POSITION,
+    QUERY,
+    RELEVANCE,
+    SESSION,
+    TIMESTAMP,
+    USER,
+    VALID_FROM,
+    VALUE,
+)
 from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.params import param_problems
@@ -30,7 +43,10 @@ def parse_duration(text: object) -> object:
     match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"{text!r} is no length of time: write a number and s, m, h, d or w, such as '7d' or '30m'")
-    return timedelta(**{_UNITS[match.group(2)]: float(match.group(1))})
+    try:
+        return timedelta(**{_UNITS[match.group(2)]: float(match.group(1))})
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is longer than any log: write a number of days such as '7d'") from error
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
@@ -39,6 +55,31 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 Gain = Literal["exp2", "linear"] | tuple[float, ...]
+OUR_COLUMNS = (QUERY, ITEM, USER, TIMESTAMP, EVENT, VALUE, POSITION, SESSION, RELEVANCE, CREATED_AT, VALID_FROM)
+
+
+def our_column(name: str) -> str:
+    """A key of `data.columns`; raises ValueError for a name that is none of ours."""
+    if name not in OUR_COLUMNS:
+        near = get_close_matches(name, OUR_COLUMNS, n=1)
+        guess = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(
+            f"{name!r} is no column of ours{guess}: write ours = yours, ours being {', '.join(OUR_COLUMNS)}"
+        )
+    return name
+
+
+OurColumn = Annotated[str, AfterValidator(our_column)]
+Format = Literal["lightgbm", "json", "vespa", "onnx", "solr", "elasticsearch", "opensearch", "c", "python"]
+RESERVED_RANKERS = ("model", "random", "popularity", "shown", "best_feature", "default")
+"""Rankers of every run, whose names no baseline may take."""
+
+
+def several(value: object) -> object:
+    """Cut-offs come as a list; raises ValueError for a bare number."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{value!r} is no list of cut-offs: write one such as [10, 20]")
+    return value
 
 
 class Section(BaseModel):
@@ -61,7 +102,7 @@ class Data(Section):
     train: str | None = None
     valid: str | None = None
     test: str | None = None
-    columns: dict[str, str] = {}
+    columns: dict[OurColumn, str] = {}
     """Ours = theirs."""
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     delay: Duration | dict[str, Duration] = timedelta(0)
@@ -95,7 +136,7 @@ class Watch(Section):
     """Watch-time relevance: min(1, watched / target)."""
 
     event: str | None = None
-    target: float | str = "duration"
+    target: Annotated[float, Field(gt=0, strict=True)] | str = "duration"
     """Seconds, an item column that holds them, or "median" (per item, of the training window)."""
 
 
@@ -193,7 +234,7 @@ class Memory(Section):
 
 
 class Export(Section):
-    formats: tuple[str, ...] = ("lightgbm",)
+    formats: tuple[Format, ...] = ("lightgbm",)
 
 
 class Weights(Section):
@@ -241,7 +282,7 @@ class Tune(Section):
 class Config(Section):
     """A whole run. See `load_config`."""
 
-    k: Annotated[tuple[Positive, ...], Field(min_length=1)] = (10, 20)
+    k: Annotated[tuple[Positive, ...], Field(min_length=1), BeforeValidator(several)] = (10, 20)
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 7
     convention: str | ConventionTable = ConventionTable()
     data: Data
@@ -256,6 +297,22 @@ class Config(Section):
     export: Export = Export()
     monitor: Monitor = Monitor()
     memory: Memory = Memory()
+
+    @model_validator(mode="after")
+    def _nothing_ignored(self) -> Config:
+        """A setting that this run would not look at is a mistake, and is said."""
+        idle = _idle_on_log(self) if self.data.is_log else _idle_on_table(self)
+        if idle:
+            kind = "a log" if self.data.is_log else "a ready-made table"
+            raise ValueError(f"{' and '.join(idle)} would be ignored: the data is {kind}")
+        taken = [name for name in self.baselines if name in RESERVED_RANKERS]
+        if taken:
+            raise ValueError(f"baselines.{taken[0]} takes the name of a ranker that every run has: choose another")
+        if self.queries.column is not None and self.queries.by != "session":
+            raise ValueError(
+                f"queries.column names a session, and queries.by is {self.queries.by!r}: set it to 'session'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sound(self) -> Config:
@@ -369,10 +426,28 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}", expected="a TOML file", fix="mend it there") from error
 
 
+def _idle_on_log(config: Config) -> list[str]:
+    idle = ["features.categories"] if config.features.categories else []
+    return idle + (["split.by = 'hash'"] if config.split.by == "hash" else [])
+
+
+def _idle_on_table(config: Config) -> list[str]:
+    rule = config.relevance
+    settings = {
+        "features.custom": config.features.custom,
+        "relevance.tiers": rule.tiers,
+        "relevance.watch": rule.watch,
+        "relevance.column": rule.column,
+        "data.shown": config.data.shown,
+        "candidates.from = 'sampled'": config.candidates.source == "sampled",
+    }
+    return [name for name, value in settings.items() if value]
+
+
 def _apply(raw: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     path = [part.strip() for part in key.split(".")]
-    if not equals or not all(path):
+    if not equals or not all(re.fullmatch(r"[\w .-]+", part) for part in path):
         raise ConfigError(
             f"--set {setting!r}", expected="section.key=value", fix="write for example --set train.rounds=200"
         )
@@ -405,7 +480,8 @@ def _sentences(details: Sequence[dict[str, Any]]) -> list[str]:
 
 def _is_key(part: object) -> bool:
     """Whether a part of a location is the user's, and not pydantic's name for one of several kinds of value."""
-    return not isinstance(part, str) or not ("[" in part or part.startswith(("constrained-", "function-")))
+    kinds = ("constrained-", "function-", "literal", "ConventionTable")
+    return not isinstance(part, str) or not ("[" in part or part.startswith(kinds))
 
 
 def _sentence(detail: dict[str, Any]) -> str:

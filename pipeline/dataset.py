@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -42,9 +43,9 @@ class FeatureSchema:
     @classmethod
     def of(cls, features: Sequence[FeatureSpec]) -> FeatureSchema:
         """Sorts the features; raises DatasetError where there are none or two share a name."""
-        names = sorted(feature.name for feature in features)
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice or not names:
+        counts = Counter(feature.name for feature in features)
+        twice = sorted(name for name, count in counts.items() if count > 1)
+        if twice or not counts:
             raise DatasetError(
                 f"features named twice: {', '.join(twice)}" if twice else "no feature column",
                 expected="at least one feature, each of its own name",
@@ -304,12 +305,17 @@ def _as_codes(column: pl.Series, feature: FeatureSpec) -> pl.Series:
     )
 
 
+def check_levels(column: pl.Series) -> None:
+    """Raises DatasetError for a column that cannot hold the levels of a category: a float has no stable spelling."""
+    if not (column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)):
+        raise DatasetError(
+            f"category {column.name!r} is of type {column.dtype}", expected="text or integers", fix="cast it to text"
+        )
+
+
 def _encoded(column: pl.Series, feature: FeatureSpec) -> pl.Series:
-    if column.dtype.is_integer() or column.dtype in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null):
-        return encode_categories(column, feature.categories or ())
-    raise DatasetError(
-        f"category {feature.name!r} is of type {column.dtype}", expected="text or integers", fix="cast it to text"
-    )
+    check_levels(column)
+    return encode_categories(column, feature.categories or ())
 
 
 def _largest(column: pl.Series) -> int:

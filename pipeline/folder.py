@@ -18,6 +18,7 @@ def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[P
     An existing `out` that is not empty is refused, unless `overwrite` is set and the folder holds a file `marker`,
     as what we wrote there earlier does: nothing else is ever deleted. Raises OutputError.
     """
+    out = out.absolute()
     check_free(out, marker=marker, overwrite=overwrite)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -28,6 +29,7 @@ def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[P
         ) from error
     try:
         yield draft
+        check_free(out, marker=marker, overwrite=overwrite)
         _put_in_place(draft, out)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -35,6 +37,8 @@ def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[P
 
 def check_free(out: Path, *, marker: str, overwrite: bool) -> None:
     """Raises OutputError where `new_folder` would refuse `out`: worth asking before hours of work."""
+    if out.absolute() == Path.cwd():
+        raise OutputError("--out is the folder you are in", expected="one of its own", fix="name a new folder")
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not out.is_dir():

@@ -76,7 +76,11 @@ class _Chunk:
 
 def _parse_chunks(path: Path) -> Iterator[_Chunk]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig") as file
+        ):
             first = 1
             while lines := list(islice(file, _CHUNK_LINES)):
                 numbered = [

@@ -83,6 +83,11 @@ class Package:
     schema: FeatureSchema
     examples: pl.DataFrame
 
+    @property
+    def expected_scores(self) -> pl.Series:
+        """The score of each example: the last column, called `score` unless a feature is."""
+        return self.examples[self.examples.columns[-1]]
+
 
 def write_package(folder: Path, model_text: str, examples: RankingDataset, manifest: Mapping[str, Any]) -> None:
     """Writes a package into an empty folder; `manifest` has what `Manifest` has beside features, files and versions."""
@@ -125,7 +130,10 @@ def example_frame(dataset: RankingDataset, model_text: str) -> pl.DataFrame:
     scores = predict(load_model(model_text), features)
     keys = dataset.keys.head(rows).select(QUERY, ITEM)
     levels = with_levels(features, dataset.schema.features)
-    return pl.concat([keys, levels, pl.DataFrame({SCORE: scores})], how="horizontal")
+    name = SCORE
+    while name in levels.columns:
+        name += "_"
+    return pl.concat([keys, levels, pl.DataFrame({name: scores})], how="horizontal")
 
 
 def with_levels(frame: pl.DataFrame, features: Sequence[FeatureSpec]) -> pl.DataFrame:
@@ -134,7 +142,10 @@ def with_levels(frame: pl.DataFrame, features: Sequence[FeatureSpec]) -> pl.Data
 
 
 def _as_levels(column: pl.Series, spec: FeatureSpec) -> pl.Series:
-    names = pl.Series([UNKNOWN_LEVEL, *(spec.categories or ())])
+    unknown = UNKNOWN_LEVEL
+    while unknown in (spec.categories or ()):
+        unknown = f"({unknown})"
+    names = pl.Series([unknown, *(spec.categories or ())])
     return names.gather(column.fill_null(UNKNOWN)).set(column.is_null(), None).alias(spec.name)
 
 
@@ -148,7 +159,7 @@ def _check_model(package: Package) -> None:
 def _check_examples(package: Package) -> None:
     features = package.schema.select(package.schema.encode(package.examples))
     again = predict(load_model(package.model_text), features)
-    differ = int((again != package.examples[SCORE].to_numpy()).sum())
+    differ = int((again != package.expected_scores.to_numpy()).sum())
     if differ:
         raise PackageError(
             f"{differ} of {len(again)} examples in {package.folder} score otherwise than when the package was written",

@@ -6,6 +6,7 @@ Here a parameter is taken if it changes the model that this run makes; every oth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -50,8 +51,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "cat_l2": (),
     "cat_smooth": (),
     "min_data_per_group": (),
-    "monotone_constraints_method": ("mc_method", "monotone_constraining_method"),
-    "monotone_penalty": ("mc_penalty", "ms_penalty", "monotone_splits_penalty"),
     "use_quantized_grad": (),
     "num_grad_quant_bins": (),
     "quant_train_renew_leaf": (),
@@ -109,6 +108,9 @@ MAX_QUERY_BAG = 0.5
 """Measured on 4.7.0: with bagging_by_query above this, LightGBM's ndcg of its training set is not that of its own model
 (off by up to 0.07 after 20 trees), and two threads give another model in every run; up to it all agree."""
 
+TEXTS = ("boosting", "data_sample_strategy")
+LISTS = ("feature_contri",)
+
 LAMBDARANK_ONLY = ("lambdarank_truncation_level", "lambdarank_norm", "sigmoid")
 
 
@@ -123,11 +125,12 @@ def _problem(name: str, params: Mapping[str, Any], objective: str) -> str | None
         return f"{name} is not set here: {ELSEWHERE[name]}"
     if name not in ALIASES:
         return _unknown(name)
-    if not isinstance(params[name], bool | int | float | str | list):
-        return f"{name} = {params[name]!r} is neither a number, a text, a truth value nor a list"
+    if (kind := _wrong_kind(name, params[name])) is not None:
+        return kind
     if objective != "lambdarank" and name in LAMBDARANK_ONLY:
         return f"{name} is ignored by objective {objective}: leave it out"
-    if name == "bagging_fraction" and bags_by_query(params) and params[name] > MAX_QUERY_BAG:
+    bag = params[name] if name == "bagging_fraction" else None
+    if isinstance(bag, int | float) and bags_by_query(params) and bag > MAX_QUERY_BAG:
         return (
             f"bagging_fraction = {params[name]}: above {MAX_QUERY_BAG}, LightGBM 4.7 loses the scores of queries "
             "outside the bag when it bags whole queries; use a smaller fraction, or feature_fraction"
@@ -136,6 +139,17 @@ def _problem(name: str, params: Mapping[str, Any], objective: str) -> str | None
     if other and params.get(other, idle) == idle:
         return f"{name} is ignored as it stands: {fix}"
     return None
+
+
+def _wrong_kind(name: str, value: Any) -> str | None:
+    wanted = "a text" if name in TEXTS else "a list of numbers" if name in LISTS else "a finite number, true or false"
+    if name in TEXTS:
+        fits = isinstance(value, str)
+    elif name in LISTS:
+        fits = isinstance(value, list | tuple)
+    else:
+        fits = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return None if fits else f"{name} = {value!r} is not {wanted}"
 
 
 def bags_by_query(params: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from features.normalise import normalise_ids, normalise_times
 from features.spec import FeatureSpec
 from features.table import Table
 from pipeline.config import Config, Data
-from pipeline.dataset import check_ids
+from pipeline.dataset import check_ids, check_levels
 from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
 from pipeline.split import Origin, Parts, split_table
 
@@ -58,6 +58,12 @@ def read_rows(
     if is_letor(path):
         return _letor_frame(read_letor(path), letor_width)
     frame = _renamed(_read_table(path), columns, path)
+    if "" in frame.columns:
+        raise DataError(
+            f"{path} has a column without a name",
+            expected="a name for each",
+            fix="drop it (pandas writes its index so: to_csv(..., index=False))",
+        )
     missing = [name for name in required if name not in frame.columns]
     if missing:
         raise DataError(
@@ -164,7 +170,8 @@ def _letor_frame(file: LetorFile, width: int) -> pl.DataFrame:
 
 
 def _widened(frame: pl.DataFrame, width: int) -> pl.DataFrame:
-    absent = [f"f{j}" for j in range(1, width + 1) if f"f{j}" not in frame.columns]
+    present = set(frame.columns)
+    absent = [name for name in (f"f{j}" for j in range(1, width + 1)) if name not in present]
     return frame.with_columns(pl.lit(0.0, pl.Float32).alias(name) for name in absent)
 
 
@@ -179,6 +186,14 @@ def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]
             fix="correct the names",
         )
     rest = [name for name in first.columns if name not in _KEYS]
+    for setting, patterns in (("use", chosen.use), ("drop", chosen.drop)):
+        idle = [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in rest)]
+        if idle and rest:
+            raise ConfigError(
+                f"features.{setting} names {idle[0]!r}, which matches no column",
+                expected=f"some of {', '.join(rest[:8])}",
+                fix="correct it",
+            )
     names = [name for name in rest if _matches(name, chosen.use) and not _matches(name, chosen.drop)]
     if not names:
         raise ConfigError(
@@ -199,6 +214,9 @@ def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]
 
 def _as_tables(frames: dict[str, pl.DataFrame], names: list[str], categories: tuple[str, ...]) -> dict[str, Table]:
     """Levels of categories come from the training part alone."""
+    for frame in frames.values():
+        for name in categories:
+            check_levels(frame[name])
     levels = {name: fit_categories(frames["train"][name]) for name in categories}
     features = tuple(
         FeatureSpec(name, "category", categories=levels[name]) if name in levels else FeatureSpec(name)

@@ -19,6 +19,9 @@ from pipeline.reductions import Interval, bootstrap_interval, count_empty, count
 
 Floats = npt.NDArray[np.float64]
 
+LEAK_MARGIN = 0.01
+"""A single feature that comes this near to a perfect order is rather the label than a feature."""
+
 MODEL, RANDOM, BEST_FEATURE = "model", "random", "best_feature"
 
 
@@ -150,6 +153,12 @@ def warnings(judgement: Judgement, counts: Mapping[str, int], prefix: str = "tes
         found.append(
             f"a random order reaches ndcg@{first} {judgement.mean(RANDOM, first):.3f}: the lists hold few negatives"
         )
+    if total - counts[f"{prefix}_empty"] and BEST_FEATURE in judgement.values:
+        best, chance = (judgement.mean(ranker, first) for ranker in (BEST_FEATURE, RANDOM))
+        if best > 1 - LEAK_MARGIN and chance < 0.9:
+            found.append(
+                f"best_feature alone reaches ndcg@{first} {best:.3f}: does it hold the label, or what came later?"
+            )
     return found
 
 

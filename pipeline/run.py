@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from features.columns import ITEM, QUERY, RANDOMISED, RELEVANCE, TIMESTAMP
@@ -57,6 +58,8 @@ class Datasets:
     valid: RankingDataset
     test: RankingDataset
     labels: LabelRule
+    slices: dict[str, RankingDataset]
+    """Views of the test part on which what was shown on top has no advantage."""
     warnings: tuple[str, ...]
 
 
@@ -86,7 +89,7 @@ def build_datasets(parts: Parts, config: Config, convention: Convention) -> Data
     train = RankingDataset.build(parts.train, labels=labels, part="train")
     valid = RankingDataset.build(parts.valid, labels=labels, part="valid", schema=train.schema)
     test = RankingDataset.build(parts.test, labels=labels, part="test", schema=train.schema)
-    return Datasets(train, valid, test, labels, tuple(labels.warnings(tops[0])))
+    return Datasets(train, valid, test, labels, _slices(test, config), tuple(labels.warnings(tops[0])))
 
 
 def run_training(
@@ -123,7 +126,7 @@ def judge_ranker(
 
         valid, test = judged(datasets.valid, selected), judged(datasets.test, shipped)
         parity = ranker.parity | _level_error(datasets, valid, convention)
-        slices = {name: judged(part, shipped) for name, part in _slices(datasets.test, config).items()}
+        slices = {name: judged(part, shipped) for name, part in datasets.slices.items()}
         if RANDOM_ORDER in slices:
             slices[RANDOM_ORDER] = slices[RANDOM_ORDER].without("shown")
     counts = {"train": len(datasets.train.sizes), "valid": len(datasets.valid.sizes)}
@@ -198,11 +201,23 @@ def _slices(test: RankingDataset, config: Config) -> dict[str, RankingDataset]:
     truth = judged_anew(test, Path(config.data.truth)) if config.data.truth is not None else None
     found = {} if truth is None else {TRUTH: truth}
     if RANDOMISED in test.keys.columns:
-        shuffled = test.keys[RANDOMISED].gather(test.starts).fill_null(False).to_numpy()
+        shuffled = _truths(test.keys[RANDOMISED].gather(test.starts))
         if shuffled.any():
             name = RANDOM_ORDER if truth is None else f"{TRUTH} of {RANDOM_ORDER}"
             found[name] = (truth or test).keep(shuffled)
     return found
+
+
+def _truths(flags: pl.Series) -> npt.NDArray[np.bool_]:
+    """(Q,) booleans, or 0 and 1; null is false. Raises DataError for anything else."""
+    numbers = flags.cast(pl.Int64) if flags.dtype in (pl.Boolean, pl.Null) else flags
+    if not numbers.dtype.is_integer() or not numbers.drop_nulls().is_between(0, 1).all():
+        raise DataError(
+            f"{RANDOMISED} of type {flags.dtype}",
+            expected="true or false per query",
+            fix="cast it, or rename the column",
+        )
+    return flags.cast(pl.Boolean).fill_null(False).to_numpy()
 
 
 def judged_anew(dataset: RankingDataset, path: Path) -> RankingDataset:
@@ -212,6 +227,12 @@ def judged_anew(dataset: RankingDataset, path: Path) -> RankingDataset:
         raise DataError(f"{path} has no column {RELEVANCE}", expected="query, item and relevance", fix="add it")
     rows, truth = align_ids(*align_ids(dataset.keys.select(QUERY, ITEM), truth, QUERY), ITEM)
     found = rows.join(truth.select(QUERY, ITEM, RELEVANCE), on=[QUERY, ITEM], how="left", maintain_order="left")
+    if found[RELEVANCE].null_count() == found.height:
+        raise DataError(
+            f"{path} judges none of the {found.height} candidates of the test part",
+            expected="the queries and items of the log, spelled alike",
+            fix="check its ids, or leave data.truth out",
+        )
     return replace(dataset, relevance=found[RELEVANCE].fill_null(0.0).cast(pl.Float64).to_numpy())
 
 

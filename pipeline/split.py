@@ -85,7 +85,11 @@ def time_borders(times: pl.Series, *, valid: Size, test: Size, gap: timedelta, w
     """Borders from the (Q,) query times. A share counts queries from the end. Raises DataError where train is empty."""
     end = times.max()
     if not isinstance(end, datetime):
-        raise DataError("no query has a timestamp", expected="a time per query", fix="set split.by = 'hash'")
+        raise DataError(
+            "no query is left to split by time",
+            expected="queries with a timestamp, older than relevance.window at the end of the log",
+            fix="shorten relevance.window, check the timestamps, or (for a ready-made table) set split.by = 'hash'",
+        )
     test_from = _border(times, end, test) if with_test else None
     valid_end = test_from - gap if test_from else end
     earlier = times.filter(times < valid_end) if test_from else times

@@ -95,6 +95,10 @@ def check_parity(trained: Trained, watched: RankingDataset) -> dict[str, float]:
     Raises ParityError above 1e-9: then rows, labels or groups are not what we think they are.
     """
     scores = predict(load_model(trained.model_text), watched.features)
+    if not np.isfinite(scores).all():
+        raise TrainingError(
+            "the model's scores are not finite", expected="finite scores", fix="lower learning_rate in [train] params"
+        )
     differences = []
     for k, history in trained.history.items():
         ours = label_ndcg(watched, scores, k)

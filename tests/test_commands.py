@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from features.errors import OutputError
+from pipeline.folder import new_folder
 from tests.factories import ranking_frame, write_config
 
 Rankloom = Callable[..., object]
@@ -195,3 +197,54 @@ def test_lightgbms_example_from_end_to_end(rankloom: Rankloom, tmp_path: Path, s
         assert metrics["queries"]["test"] == 50
         means.append([metrics["test"]["model"][f"ndcg@{k}"]["mean"] for k in (1, 3)])
     assert (np.mean(means, axis=0) > [0.55, 0.58]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "text", "message"),
+    [
+        (lambda f: f.with_columns(colour=pl.lit(0.5)), '[features]\ncategories = ["colour"]\n', "is of type Float64"),
+        (lambda f: f.rename({"a": ""}), "", "a column without a name"),
+        (lambda f: f, '[features]\ndrop = ["z*"]\n', "features.drop names 'z*'"),
+        (lambda f: f, '[features]\nuse = ["a", "bb"]\n', "features.use names 'bb'"),
+    ],
+)
+def test_a_setting_that_does_not_fit_the_table_is_one_sentence(
+    rankloom: Rankloom, tmp_path: Path, change: Callable[[pl.DataFrame], pl.DataFrame], text: str, message: str
+) -> None:
+    config = write_config(tmp_path, change(ranking_frame(60)), text)
+    failed = rankloom("train", config, "--out", tmp_path / "run")
+    assert (failed.code, message in failed.err) == (2, True), failed.err
+
+
+def test_a_feature_may_be_called_score(rankloom: Rankloom, tmp_path: Path) -> None:
+    config = write_config(tmp_path, ranking_frame(60).rename({"a": "score", "b": "rank"}))
+    assert rankloom("train", config, "--out", tmp_path / "run").code == 0
+    done = rankloom("evaluate", tmp_path / "run" / "package", "--data", tmp_path / "table.parquet")
+    assert done.code == 0, done.err
+
+
+def test_a_label_among_the_features_draws_a_warning(rankloom: Rankloom, tmp_path: Path) -> None:
+    config = write_config(tmp_path, ranking_frame(60).with_columns(copy=pl.col("relevance")))
+    done = rankloom("train", config, "--out", tmp_path / "run")
+    assert "does it hold the label" in done.out
+
+
+def write_notes(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+
+
+def test_a_folder_that_appears_meanwhile_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is not empty"), new_folder(tmp_path / "run", marker="m"):
+        write_notes(tmp_path / "run")
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+
+
+def test_many_sparse_features_are_read_in_a_moment(rankloom: Rankloom, tmp_path: Path) -> None:
+    lines = [f"{i % 2} qid:{i // 4} 1:{i % 7} 20000:1\n" for i in range(160)]
+    (tmp_path / "rank.train").write_text("\ufeff" + "".join(lines))
+    (tmp_path / "run.toml").write_text(
+        f'[data]\ntable = "{tmp_path / "rank.train"}"\n[features]\nuse = ["f1", "f20000"]\n'
+    )
+    done = rankloom("check", tmp_path / "run.toml")
+    assert (done.code, "2 features" in done.out) == (0, True), done.err

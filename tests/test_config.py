@@ -181,3 +181,29 @@ def test_names_and_aliases_are_lightgbms_own() -> None:
     assert ALIASES.keys() | ELSEWHERE.keys() <= theirs.keys()
     for name, aliases in ALIASES.items():
         assert set(aliases) == set(theirs[name]), name
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"data": {"table": "t"}, "baselines": {"model": "a"}}, "takes the name of a ranker"),
+        ({"data": {"table": "t", "columns": {"usr": "x"}}}, "did you mean user"),
+        ({"data": {"table": "t"}, "queries": {"column": "x"}}, "names a session"),
+        (
+            {"data": {"table": "t"}, "features": {"custom": {"x": "a + b"}}},
+            "would be ignored: the data is a ready-made",
+        ),
+        ({"data": {"table": "t"}, "relevance": {"tiers": {"click": 1}}}, "would be ignored"),
+        ({"data": {"table": "t"}, "export": {"formats": ["nope"]}}, "input should be 'lightgbm'"),
+        ({"data": {"table": "t"}, "k": 5}, "no list of cut-offs"),
+        ({"data": {"table": "t"}, "relevance": {"window": "99999999999w"}}, "longer than any log"),
+        ({"data": {"table": "t"}, "relevance": {"watch": {"target": 0}}}, "greater than 0"),
+        ({"data": {"table": "t"}, "relevance": {"watch": {"target": True}}}, "valid"),
+        ({"data": {"table": "t"}, "train": {"params": {"learning_rate": float("inf")}}}, "is not a finite number"),
+        ({"data": {"table": "t"}, "train": {"params": {"bagging_fraction": "half"}}}, "is not a finite number"),
+        ({"data": {"table": "t"}, "train": {"params": {"monotone_penalty": 1}}}, "no parameter that changes"),
+    ],
+)
+def test_what_would_be_ignored_or_break_later_is_refused_at_once(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_from(raw, "test")

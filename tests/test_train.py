@@ -166,3 +166,24 @@ def test_predict_of_no_rows_is_no_scores() -> None:
 
 def test_available_threads_is_at_least_one() -> None:
     assert available_threads() >= 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"num_leaves": 1},
+        {"max_bin": 1},
+        {"num_leaves": 200_000},
+        {"boosting": "bogus"},
+        {"boosting": "rf"},
+        {"feature_fraction": 2},
+        {"learning_rate": 0},
+        {"sigmoid": 0},
+        {"feature_contri": [1.0]},
+        {"data_sample_strategy": "goss", "bagging_freq": 1, "bagging_fraction": 0.5},
+    ],
+)
+def test_what_lightgbm_refuses_is_for_the_user_to_mend(params: dict[str, object]) -> None:
+    dataset = dataset_of(ranking_frame(20))
+    with pytest.raises(TrainingError, match="LightGBM refuses the settings"):
+        train_ranker(dataset, dataset, config(params=params))
