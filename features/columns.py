@@ -29,9 +29,20 @@ JUDGED: Final = "judged"
 RULE: Final = "rule"
 """The named rule that a rejected row broke."""
 
+PRIVATE: Final = "~"
+"""What names of columns begin with that live within one function."""
+
 QUERY_ORDER: Final = (TIMESTAMP, QUERY)
 """Order of queries; without a time, by query alone. Within a query: `features.hashing.hash_pairs`, then item."""
 CREATED_AT: Final = "created_at"
 """When an item entered the catalogue."""
 POPULARITY: Final = "popularity"
 """A field of every table built from a log: the item's events before the query, other than being shown."""
+
+
+def private(name: str) -> str:
+    """The name of a column that lives within one function, beside fields: none of the user's is called so.
+
+    `features.events.rename_columns` takes care of that.
+    """
+    return f"{PRIVATE}{name}"

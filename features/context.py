@@ -12,7 +12,7 @@ import polars as pl
 from features.columns import ITEM, QUERY, TIMESTAMP, USER
 from features.description import Description
 from features.errors import DataError
-from features.log import Log
+from features.log import Log, align_ids
 from features.rows import OF_QUERY
 from features.spec import FeatureSpec
 from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_of
@@ -101,14 +101,14 @@ class Context:
         return self._lookups[scope]
 
     def event_values(self, key: str) -> pl.Series:
-        """(E,) a column of the timeline's events, or a field of their item as of the event ("item.category")."""
-        if key in self.timeline.events.columns:
-            return self.timeline.events[key]
-        return _column(self._event_items(), key.removeprefix(f"{ITEM}."), "the items")
+        """(E,) an id of the timeline's events, or a field of their item as of the event ("item.category")."""
+        name = key.removeprefix(f"{ITEM}.")
+        return _ids(self.timeline.events, key) if name == key else _column(self._event_items(), name, "the items")
 
     def row_values(self, key: str) -> pl.Series:
         """(N,) the same of the rows."""
-        return self.rows[key] if key in self.rows.columns else self.item_field(key.removeprefix(f"{ITEM}."))
+        name = key.removeprefix(f"{ITEM}.")
+        return _ids(self.rows, key) if name == key else self.item_field(name)
 
     def codes(self, key: str) -> tuple[Ints, Ints]:
         """(E,) and (N,) codes of `event_values` and `row_values`: equal where these are, NOBODY where they are null."""
@@ -138,7 +138,9 @@ class Context:
                 raise DataError(
                     f"no table of {name}", expected="the one that the features need", fix=f"give data.{name}"
                 )
-            self._columns[name] = as_of(table, key, self.rows)
+            asked = pl.DataFrame({key: _ids(self.rows, key), TIMESTAMP: self.rows[TIMESTAMP]})
+            known, asked = align_ids(table, asked, key)
+            self._columns[name] = as_of(known, key, asked)
         return self._columns[name]
 
 
@@ -161,6 +163,11 @@ def _column(table: pl.DataFrame, name: str, what: str) -> pl.Series:
             fix="add the column",
         )
     return table[name]
+
+
+def _ids(table: pl.DataFrame, name: str) -> pl.Series:
+    """The ids of a column; where nobody wrote them down, all are unknown."""
+    return table[name] if name in table.columns else pl.repeat(None, table.height, dtype=pl.Int64, eager=True)
 
 
 def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from features.columns import EVENT, ITEM, POSITION, QUERY, RULE, SESSION, TIMESTAMP, USER, VALUE
+from features.columns import EVENT, ITEM, POSITION, PRIVATE, QUERY, RULE, SESSION, TIMESTAMP, USER, VALUE
 from features.errors import DataError
 from features.names import listed, nearest
 from features.normalise import normalise_ids, normalise_times
@@ -118,6 +118,13 @@ def rename_columns(table: pl.DataFrame, mapping: Mapping[str, str], ours: tuple[
     known = {name: mapping.get(name, name) for name in ours if mapping.get(name, name) in table.columns}
     taken = {*known, *known.values(), *ours}
     others = [name for name, dtype in table.schema.items() if name not in taken and is_scalar(dtype)]
+    reserved = [name for name in others if name.startswith(PRIVATE)]
+    if reserved:
+        raise DataError(
+            f"a column is called {reserved[0]!r}",
+            expected=f"names that do not begin with {PRIVATE}",
+            fix="rename it, or map it under columns",
+        )
     return table.select(*(pl.col(theirs).alias(name) for name, theirs in known.items()), *others)
 
 

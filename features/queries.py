@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 import polars as pl
 
-from features.columns import QUERY, QUERY_ORDER, SESSION, TIMESTAMP, USER
+from features.columns import QUERY, QUERY_ORDER, SESSION, TIMESTAMP, USER, private
 from features.errors import DataError
 from features.log import align_ids
+
+_ASKED: Final = private("asked")
+_SEVERAL: Final = private("several")
+_EVER: Final = private("ever")
+_OF_TABLE: Final = private("of_table")
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
     """The queries of a log and the events of each.
 
-    `frame`: `query`, `timestamp` (UTC; of its earliest event, unless a table says otherwise), `user` where logged, and
-    the fields of the table, one row per query, ordered by (timestamp, query). `events`: all events of the log, in its
-    order, with the `query` that each belongs to, null for none. `counts`: what was left out, and why.
+    `frame`: `query`, `timestamp` (UTC; of its earliest event, unless a table says otherwise), `user` where logged
+    (null: nobody knew by then), and the fields of the table, one row per query, ordered by (timestamp, query).
+    `events`: all events of the log, in its order, with the `query` that each belongs to, null for none. `counts`: what
+    was left out, and why.
     """
 
     frame: pl.DataFrame
@@ -87,18 +94,35 @@ def _require(events: pl.DataFrame, column: str, rule: str) -> None:
 def _collect(events: pl.DataFrame, table: pl.DataFrame | None = None) -> Queries:
     """One row per query; events are sorted by time, and a group keeps that order."""
     own = events.filter(pl.col(QUERY).is_not_null())
-    firsts = [pl.col(TIMESTAMP).min()]
-    if USER in events.columns:
-        known = pl.col(USER).drop_nulls()
-        firsts += [known.first(), (known.min() != known.max()).alias("several")]
-    frame = own.group_by(QUERY).agg(firsts)
+    frame = own.group_by(QUERY).agg(pl.col(TIMESTAMP).min())
     counts = {"events_without_query": events.height - own.height}
-    if USER in events.columns:
-        counts["queries_of_several_users"] = int(frame["several"].sum())
-        frame = frame.drop("several")
     if table is not None:
         frame, counts["queries_without_row_in_table"] = _join_table(frame, table)
+    if USER in events.columns:
+        frame, found = _join_users(frame, own)
+        counts |= found
     return Queries(frame.sort(QUERY_ORDER), events, counts)
+
+
+def _join_users(frame: pl.DataFrame, own: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
+    """The first user whom an event of the query names by the query's time; whom the table names wins.
+
+    A name that comes later is not used: where people log in to buy, having one would tell what was bought.
+    """
+    times, own = align_ids(frame.select(QUERY, pl.col(TIMESTAMP).alias(_ASKED)), own, QUERY)
+    named = own.select(QUERY, TIMESTAMP, USER).join(times, on=QUERY, maintain_order="left")
+    in_time = pl.col(USER).filter(pl.col(TIMESTAMP) <= pl.col(_ASKED)).drop_nulls()
+    users = named.group_by(QUERY, maintain_order=True).agg(
+        in_time.first(),
+        (pl.col(USER).min() != pl.col(USER).max()).alias(_SEVERAL),
+        pl.col(USER).is_not_null().any().alias(_EVER),
+    )
+    joined, _ = _join_table(users.select(QUERY, USER), frame)
+    counts = {
+        "queries_of_several_users": int(users[_SEVERAL].sum()),
+        "queries_whose_user_came_too_late": int((joined[USER].is_null() & users[_EVER]).sum()),
+    }
+    return joined, counts
 
 
 def _join_table(frame: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
@@ -106,11 +130,11 @@ def _join_table(frame: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame,
     frame, table = align_ids(frame, table, QUERY)
     for name in set(frame.columns) & set(table.columns) & {USER}:
         frame, table = align_ids(frame, table, name)
-    both = frame.join(table, on=QUERY, how="left", maintain_order="left", suffix="_table", validate="1:1")
-    twice = [name for name in frame.columns if f"{name}_table" in both.columns]
-    merged = both.with_columns(pl.coalesce(f"{name}_table", name).alias(name) for name in twice)
+    both = frame.join(table, on=QUERY, how="left", maintain_order="left", suffix=_OF_TABLE, validate="1:1")
+    twice = [name for name in frame.columns if name + _OF_TABLE in both.columns]
+    merged = both.with_columns(pl.coalesce(name + _OF_TABLE, name).alias(name) for name in twice)
     unknown = frame.join(table, on=QUERY, how="anti").height
-    return merged.drop(f"{name}_table" for name in twice), unknown
+    return merged.drop(name + _OF_TABLE for name in twice), unknown
 
 
 def _session_ids(events: pl.DataFrame, gap: timedelta) -> pl.Expr:

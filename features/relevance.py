@@ -14,13 +14,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from features.columns import EVENT, ITEM, QUERY, RELEVANCE, TIMESTAMP, VALUE
+from features.columns import EVENT, ITEM, QUERY, RELEVANCE, TIMESTAMP, VALUE, private
 from features.errors import DataError
 from features.log import require_kinds
 from features.queries import Queries
 from features.windows import Floats, from_fixed, to_fixed
 
-_ASKED: Final = "asked"
+_ASKED: Final = private("asked")
 _TARGET: Final = "target"
 
 

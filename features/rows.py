@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 import polars as pl
 
-from features.columns import ITEM, QUERY, RELEVANCE, TIMESTAMP, USER
+from features.columns import ITEM, JUDGED, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
 from features.errors import DataError
 from features.hashing import hash_pairs
 from features.log import Log, align_ids
+from features.normalise import normalise_ids
 
 OF_QUERY = "_of_query"
 """Added to the name of a query's field where the candidates have one of the same name."""
+_TRUTH: Final = (RELEVANCE, JUDGED)
+"""What a table says of its rows itself: a field that is called so is none."""
+_OF_CANDIDATE: Final = (ITEM, POSITION)
 
 
 def order_rows(frame: pl.DataFrame) -> pl.DataFrame:
@@ -35,17 +42,22 @@ def join_rows(
 
     `queries`: `query`, `timestamp`, and where known `user` and fields; candidates of other queries are left out.
     `relevance`: `query`, `item`, `relevance`; a candidate that is not in it has relevance 0. Ids take the type that
-    they have in the log. Raises DataError for a pair that is twice a candidate, a query that stands twice, and a query
-    without a time.
+    they have in the log; text that a log of integers cannot hold stays text, and has no history. Fields called like a
+    column of the table's own (its relevance; of a query the item and the position) are left out. Raises DataError for a
+    pair that is twice a candidate, a query that stands twice, and a query without a time.
     """
     candidates, queries = align_ids(candidates, queries, QUERY)
     _check_queries(queries)
-    rows = candidates.drop(RELEVANCE, strict=False).join(
-        queries, on=QUERY, how="inner", maintain_order="left", suffix=OF_QUERY
+    rows = candidates.drop(_TRUTH, strict=False).join(
+        queries.drop(_TRUTH + _OF_CANDIDATE, strict=False),
+        on=QUERY,
+        how="inner",
+        maintain_order="left",
+        suffix=OF_QUERY,
     )
     if relevance is not None:
         rows = _join_relevance(rows, relevance)
-    ordered = order_rows(rows.with_columns(_id_casts(log, rows)))
+    ordered = order_rows(rows.with_columns(_as_in_log(log, rows)))
     _check_unique(ordered)
     return ordered
 
@@ -73,7 +85,9 @@ def _join_relevance(rows: pl.DataFrame, relevance: pl.DataFrame) -> pl.DataFrame
     return joined.with_columns(pl.col(RELEVANCE).fill_null(0.0))
 
 
-def _id_casts(log: Log, rows: pl.DataFrame) -> list[pl.Expr]:
-    """Items and users of a request as the log spells them; text that is no integer cannot be in a log of integers."""
-    names = [name for name in (ITEM, USER) if name in rows.columns and name in log.events.columns]
-    return [pl.col(name).cast(log.events.schema[name], strict=False) for name in names]
+def _as_in_log(log: Log, rows: pl.DataFrame) -> Iterator[pl.Series]:
+    """Items and users of a request in the type that they have in the log, where no id changes by it."""
+    for name in (ITEM, USER):
+        held = log.events.schema.get(name)
+        if name in rows.columns and held not in (None, rows.schema[name]):
+            yield rows[name].cast(pl.String) if held == pl.String else normalise_ids(rows[name], what=name)

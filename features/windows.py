@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE
+from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE, private
 from features.durations import in_microseconds
 from features.log import event_kinds
 
@@ -36,8 +36,8 @@ NOBODY: Final = -1
 FIXED_POINT: Final = 10_000
 """Money and seconds are summed in steps of a ten-thousandth."""
 
-_ARRIVAL: Final = "arrival"
-_ROW: Final = "row"
+_ARRIVAL: Final = private("arrival")
+_ROW: Final = private("row")
 
 
 def to_fixed(values: pl.Expr) -> pl.Expr:
@@ -128,11 +128,17 @@ class Timeline:
 
     def fixed_values(self) -> Ints:
         """(N,) the values in ten-thousandths, 0 where there is none."""
-        return self.events.select(to_fixed(pl.col(VALUE)).fill_null(0)).to_series().to_numpy()
+        return self._values().to_frame().select(to_fixed(pl.col(VALUE)).fill_null(0)).to_series().to_numpy()
 
     def has_value(self) -> Bools:
         """(N,) whether each event has a value."""
-        return self.events[VALUE].is_not_null().to_numpy()
+        return self._values().is_not_null().to_numpy()
+
+    def _values(self) -> pl.Series:
+        """A log without the column has no values."""
+        if VALUE in self.events.columns:
+            return self.events[VALUE]
+        return pl.repeat(None, len(self), dtype=pl.Float64, eager=True).alias(VALUE)
 
     def times(self) -> Ints:
         """(N,) when each event happened, in microseconds since 1970."""

@@ -54,6 +54,17 @@ def test_queries_when_one_has_several_users_then_the_first_and_a_count():
     assert queries.counts["queries_of_several_users"] == 1
 
 
+def test_queries_when_the_user_logs_in_after_asking_then_unknown_and_counted():
+    shown = [{"item": 1, "hour": 1, "event": "impression", "query": query} for query in (1, 2, 3)]
+    events = clean([*shown, click(2, query=1, user=5), click(2, query=3, user=7), click(1, query=2, user=6)])
+    queries = queries_by_id(events)
+    assert queries.frame.select("query", "user").rows() == [(1, None), (2, 6), (3, None)]
+    assert queries.counts["queries_whose_user_came_too_late"] == 2
+    told = queries_by_id(events, pl.DataFrame({"query": [1, 3], "user": [50, None], "timestamp": [None, at(2)]}))
+    assert told.frame.sort("query").select("query", "user").rows() == [(1, 50), (2, 6), (3, 7)]
+    assert told.counts["queries_whose_user_came_too_late"] == 0
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.none() | st.integers(0, 2), st.integers(0, 30)), min_size=1, max_size=25, unique=True))
 def test_sessions_when_made_by_a_gap_then_those_of_a_plain_loop(visits):

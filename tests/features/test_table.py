@@ -85,6 +85,55 @@ def test_rows_when_ids_of_a_request_are_text_then_as_in_the_log():
     assert rows["user"].to_list() == [0, 0]
 
 
+def test_rows_when_an_id_is_none_that_the_log_could_hold_then_kept_as_given_and_without_history():
+    world = EVERYTHING_AT_ONCE
+    given = pl.DataFrame(
+        {"query": ["r"] * 4, "item": ["0", "007", "zz", "qq"], "price": [1.0] * 4, "badge": ["new"] * 4}
+    )
+    asked = pl.DataFrame(
+        {"query": ["r"], "timestamp": [at(5)], "user": ["nobody"], "text": ["hat"], "device": ["desk"]}
+    )
+    rows = {row["item"]: row for row in build_table(world.log(), asked, given, world.fit()).frame.to_dicts()}
+    assert rows.keys() == {"0", "007", "zz", "qq"}
+    assert rows["0"]["item.event_count"] > 0
+    assert rows["0"]["item.weight"] == 1.0
+    for unknown in ("007", "zz", "qq"):
+        assert (rows[unknown]["item.event_count"], rows[unknown]["item.weight"]) == (0, None)
+        assert (rows[unknown]["user"], rows[unknown]["user.event_count"]) == ("nobody", 0)
+
+
+OURS = {"relevance": 9.0, "judged": False, "popularity": -1.0, "item": 9, "position": 9}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_table_when_a_field_is_called_like_a_column_of_ours_then_ours_stands(name):
+    world = EVERYTHING_AT_ONCE
+    truth = world.candidates.select("query", "item", relevance=pl.int_range(pl.len()).cast(pl.Float64))
+    fitted = world.fit()
+    plain = build_table(world.log(), world.queries, world.candidates, fitted, relevance=truth).frame
+    namesake = pl.lit(OURS[name]).alias(name)
+    queries, candidates = world.queries.with_columns(namesake), world.candidates
+    if name not in ("item", "position"):
+        candidates = candidates.with_columns(namesake)
+    table = build_table(world.log(), queries, candidates, fitted, relevance=truth).frame
+    assert table.select(plain.columns).equals(plain)
+    assert not {"judged", "position"} & set(table.columns)
+
+
+def test_table_when_neither_log_nor_requests_know_users_or_values_then_all_are_unknown():
+    world = EVERYTHING_AT_ONCE
+    anonymous = replace(world, events=world.events.drop("user", "value"), queries=world.queries.drop("user"))
+    frame = anonymous.table(world.fit()).frame
+    assert frame.height > 0
+    assert (
+        frame.select(pl.col("^user.*$", "^cross.*$").is_null().all()).row(0)
+        == (True,) * frame.select(pl.col("^user.*$", "^cross.*$")).width
+    )
+    assert frame["item.user_count"].to_list() == [0] * frame.height
+    assert frame["item.purchase_value_sum"].to_list() == [0] * frame.height
+    assert frame["item.purchase_value_mean"].null_count() == frame.height
+
+
 @pytest.mark.parametrize(
     ("asked", "offered", "message"),
     [
