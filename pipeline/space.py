@@ -22,7 +22,7 @@ ROWS_PER_LEAF = 50
 """A tree gets at most one leaf for so many training rows: beyond that it repeats labels by heart."""
 LEAVES_PER_TREE = 20
 """A leaf is asked to hold at most this part of the training rows: with fewer leaves, trees hardly split."""
-DRAWS = 300
+DRAWS = 100
 
 
 class Range(BaseModel):

@@ -106,7 +106,8 @@ def test_a_journal_file_holds_a_study(tmp_path: Path) -> None:
 
 
 def test_the_trial_of_a_process_that_fell_silent_is_begun_anew(tmp_path: Path) -> None:
-    place, task = f"sqlite:///{tmp_path / 's.db'}", task_of(trials=4)
+    place = f"sqlite:///{tmp_path / 's.db'}"
+    task = task_of(trials=4, storage=place)
     with quiet():
         dead = open_study(task, open_storage(place, heartbeat_seconds=1), resume=False)
         with pytest.warns(UserWarning, match="Heartbeat"):

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import optuna
+from optuna.trial import FrozenTrial
 
 from features.errors import RankingError, TrainingError
 from pipeline.tune.objective import Objective
-from pipeline.tune.study import Tried, ended, open_storage, open_study, quiet
+from pipeline.tune.study import Tried, copy_in_memory, ended, open_storage, open_study, quiet
 from pipeline.tune.task import Task
 
 OnTrial = Callable[[list[Tried]], None]
@@ -32,10 +33,11 @@ def run_search(task: Task, place: str, *, resume: bool, on_trial: OnTrial) -> li
     where the study is another one, TrainingError where no trial came to a value.
     """
     with quiet():
-        study = open_study(task, open_storage(place), resume=resume)
+        kept = open_study(task, open_storage(place), resume=resume)
+        study = copy_in_memory(kept, task) if task.is_alone else kept
         with _workers(task, place):
             try:
-                _work(study, task, on_trial)
+                _work(study, task, on_trial, keep=kept.add_trial if task.is_alone else _is_kept)
             except KeyboardInterrupt:
                 raise Interrupted(ended(study)) from None
         tried = ended(study)
@@ -49,10 +51,16 @@ def best_of(tried: list[Tried]) -> Tried | None:
     return max(valued, key=lambda trial: (trial.value, -trial.number), default=None)
 
 
-def _work(study: optuna.Study, task: Task, on_trial: OnTrial) -> None:
+def _is_kept(_: FrozenTrial) -> None:
+    """A shared study holds the trial already."""
+
+
+def _work(study: optuna.Study, task: Task, on_trial: OnTrial, keep: Callable[[FrozenTrial], None] = _is_kept) -> None:
+    """Runs trials in `study` until there are enough; `keep` is given each that has ended."""
     timeout, wanted = task.config.tune.timeout, task.config.tune.trials
 
-    def after(study: optuna.Study, _: optuna.trial.FrozenTrial) -> None:
+    def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        keep(trial)
         tried = ended(study)
         on_trial(tried)
         if len(tried) >= wanted:

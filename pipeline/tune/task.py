@@ -64,6 +64,11 @@ class Task:
         return self.space.start
 
     @property
+    def is_alone(self) -> bool:
+        """Whether one process alone works on the study."""
+        return self.config.tune.storage is None and self.config.tune.jobs == 1
+
+    @property
     def searches_rate(self) -> bool:
         return RATE in self.space.dimensions
 
