@@ -292,7 +292,8 @@ static void expand(const double *x, double *row) {{
 _SCORE = """\
 #define LANES(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define START(i) int32_t n##i = 0;
-#define STEP(i) next = step(tree + n##i, row[at + i]); moved |= next ^ n##i; n##i = next;
+#define STEP(i) n##i = step(tree + n##i, first + i * COLUMNS);
+#define CHECK(i) next = step(tree + n##i, first + i * COLUMNS); moved |= next ^ n##i; n##i = next;
 #define ADD(i) sum[at + i] += output(tree + n##i, x[at + i]);
 
 static void score_block(const double *rows, size_t n, double *out) {{
@@ -307,10 +308,12 @@ static void score_block(const double *rows, size_t n, double *out) {{
     for (size_t k = 0; k < TREES; ++k) {{
         const node *tree = nodes + roots[k];
         for (size_t at = 0; at < lanes; at += 8) {{
+            const double *first = row[at];
             LANES(START)
-            for (int32_t depth = depths[k]; depth > 0; --depth) {{
+            for (int32_t depth = depths[k]; depth > 0; depth -= 2) {{
                 int32_t next, moved = 0;
                 LANES(STEP)
+                LANES(CHECK)
                 if (moved == 0) break;
             }}
             LANES(ADD)

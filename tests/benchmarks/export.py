@@ -3,7 +3,8 @@
     python tests/benchmarks/export.py [--trees 300] [--leaves 63] [--rows 200] [--turns 300] [--many 1000000]
 
 One thread each. All contenders take turns in one process, so that a busy machine slows all of them; p50 and p99 are
-over the turns. treelite (through tl2cgen) takes part where it is installed. Results go into LOG.md by hand.
+over the turns, ratios are of processor time, which other work beside does not count into. treelite (through tl2cgen)
+takes part where it is installed. Results go into LOG.md by hand.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,36 +101,48 @@ def treelite_contender(text: str, rows: np.ndarray, folder: Path) -> dict[str, C
     return {"treelite (tl2cgen)": lambda: predictor.predict(batch)}
 
 
-def time_in_turns(all_of_them: dict[str, Contender], turns: int) -> dict[str, np.ndarray]:
-    times: dict[str, list[float]] = {name: [] for name in all_of_them}
+@dataclass
+class Times:
+    """Milliseconds of each turn: by the clock, and of processor time of the whole process."""
+
+    clock: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+
+def time_in_turns(all_of_them: dict[str, Contender], turns: int) -> dict[str, Times]:
+    times = {name: Times() for name in all_of_them}
     for turn in range(turns + 5):
         for name, run in all_of_them.items():
-            start = time.perf_counter()
+            start, start_processor = time.perf_counter(), time.process_time()
             run()
+            spent, spent_processor = time.perf_counter() - start, time.process_time() - start_processor
             if turn >= 5:
-                times[name].append(1e3 * (time.perf_counter() - start))
-    return {name: np.array(values) for name, values in times.items()}
+                times[name].clock.append(1e3 * spent)
+                times[name].processor.append(1e3 * spent_processor)
+    return times
 
 
-def show_latency(times: dict[str, np.ndarray]) -> None:
-    reference = times["Booster.predict, NumPy"]
-    print("| | p50 ms | p99 ms | times faster than Booster.predict |\n|---|---|---|---|")
-    for name, values in times.items():
-        ratio = np.median(reference / values)
-        print(f"| {name} | {np.median(values):.3f} | {np.quantile(values, 0.99):.3f} | {ratio:.1f} |")
+def show_latency(times: dict[str, Times]) -> None:
+    middle = {name: np.median(each.processor) for name, each in times.items()}
+    print("| | p50 ms | p99 ms | processor ms | times faster than Booster.predict |\n|---|---|---|---|---|")
+    for name, each in times.items():
+        p50, p99 = np.quantile(each.clock, [0.5, 0.99])
+        ratio = middle["Booster.predict, NumPy"] / middle[name]
+        print(f"| {name} | {p50:.3f} | {p99:.3f} | {middle[name]:.3f} | {ratio:.1f} |")
     for name, engine in (("LightGBM", "booster.predict, Polars"), ("C", "C, from Polars")):
-        over = np.median(times[f"Scorer.rank on {name}"]) - np.median(times[engine])
-        print(f"Scorer.rank on {name}: {over:.3f} ms over its engine (medians)")
+        over = middle[f"Scorer.rank on {name}"] - middle[engine]
+        print(f"Scorer.rank on {name}: {over:.3f} ms of processor time over its engine")
 
 
 def show_throughput(text: str, x: np.ndarray, many: int, *, category: bool) -> None:
     rows = np.resize(x, (many, FEATURES)).astype(np.float64)
     compiled, booster = CompiledModel.build(parse_model(text)), load_model(text)
     for name, run in (("C", compiled.score), ("Booster.predict", partial(booster.predict, num_threads=1))):
-        start = time.perf_counter()
+        start = time.process_time()
         scores = run(rows)
-        seconds = time.perf_counter() - start
-        print(f"{name}: {many:,} rows in {seconds:.2f} s, {many / seconds:,.0f} rows/s (checksum {scores.sum():.6f})")
+        seconds = time.process_time() - start
+        print(f"{name}: {many:,} rows in {seconds:.2f} s of processor time, {many / seconds:,.0f} rows/s")
+        print(f"    sum of scores {scores.sum()!r}")
 
 
 def show_compilation(text: str) -> None:
