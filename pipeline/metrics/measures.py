@@ -256,7 +256,7 @@ def nerr_per_query(
     judged = judge(scores, relevance, groups, k, convention, None, ideal)
     attained = judged.lists.measured("stopped", _chances(relevance, max_grade))
     values, sizes = (relevance, groups) if ideal is None else ideal
-    attainable = _best_err(values, sizes, judged.lists, max_grade)
+    attainable = _best_err(values, sizes, k, max_grade)
     return judged.shaped(np.minimum(attained / np.where(attainable > 0, attainable, 1.0), 1.0))
 
 
@@ -355,11 +355,12 @@ def _chances(relevance: npt.ArrayLike, max_grade: float) -> Floats:
     return chances
 
 
-def _best_err(values: npt.ArrayLike, sizes: npt.ArrayLike, lists: RankedLists, max_grade: float) -> Floats:
+def _best_err(values: npt.ArrayLike, sizes: npt.ArrayLike, k: Cuts, max_grade: float) -> Floats:
     """(C, Q) ERR of the values in descending order."""
     chances = _chances(values, max_grade)
     starts = as_starts(sizes, len(chances), smallest=0)
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-chances, queries))
     ends = np.arange(len(chances)) - starts[queries] + 1
-    return RankedLists(order, ends, starts, lists.cuts, several=True).measured("stopped", chances)
+    cuts, _ = as_cuts(k, int(np.diff(starts).max()))
+    return RankedLists(order, ends, starts, cuts, several=True).measured("stopped", chances)

@@ -110,6 +110,17 @@ def test_grades_above_the_scale_are_refused():
         err_per_query(BY_POSITION, GRADED, [10], max_grade=2)
 
 
+@pytest.mark.parametrize("k", [3, 10, None])
+def test_nerr_looks_at_the_whole_ideal_whatever_else_is_in_the_batch(k):
+    best = 1 / 2 + 1 / 4 / 2 + 1 / 8 / 3
+    alone = nerr_per_query([2, 1], [1, 0], [2], k, max_grade=1, ideal=([1, 1, 1, 0], [4]))
+    both = nerr_per_query(
+        [2, 1, 3, 2, 1, 0], [1, 0, 1, 0, 0, 0], [2, 4], k, max_grade=1, ideal=([1, 1, 1, 0, 1], [4, 1])
+    )
+    np.testing.assert_allclose(alone, [1 / 2 / best])
+    np.testing.assert_allclose(both, [1 / 2 / best, 1])
+
+
 def test_average_precision_takes_grades_as_relevant_or_not():
     graded, binary = (average_precision_per_query([3, 2, 1], grades, [3]) for grades in ([0, 3, 1], [0, 1, 1]))
     assert graded[0] == binary[0] == (1 / 2 + 2 / 3) / 2
