@@ -23,6 +23,9 @@ RUN_LINE = "query Q0 document rank score tag"
 RUN_FIELDS = (5, math.inf)
 """The tag may be missing; whatever follows it is ignored."""
 
+ENCODING = "utf-8-sig"
+"""A byte order mark at the start is no part of the first id."""
+
 
 def read_qrels(path: Path) -> pl.DataFrame:
     """query, item (text) and relevance (Int64; Float64 where some are fractions), in the order of the file."""
@@ -59,7 +62,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"no file {path}", expected="a qrels or run file", fix="check the path")
     number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rt", encoding=ENCODING) if path.suffix == ".gz" else path.open(encoding=ENCODING) as file:
             for number, line in enumerate(file, start=1):
                 fields = line.split()
                 if fields:

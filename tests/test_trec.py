@@ -43,6 +43,13 @@ def test_run_ignores_ranks_and_what_follows_the_tag(written):
     assert read_run(path).columns == [QUERY, ITEM, SCORE]
 
 
+@pytest.mark.parametrize("name", ["file.txt", "file.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_id(written, name):
+    content = "\ufeff1 0 a 1\n".encode()
+    path = written(gzip.compress(content) if name.endswith(".gz") else content, name)
+    assert read_qrels(path).rows() == [("1", "a", 1)]
+
+
 @pytest.mark.parametrize(
     ("read", "content", "message"),
     [
