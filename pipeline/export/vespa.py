@@ -2,7 +2,9 @@
 
 Source: `LightGBMParser.java` of vespa-engine/vespa. It reads the dump's "<=" as "<", ignores `missing_type`, writes
 `default_left` as `!(feature >= threshold)`, so that NaN goes left, and finds the text of categories in
-`pandas_categorical`, one list per feature that some split of the model asks for, in order of the features.
+`pandas_categorical`, one list per categorical feature, in order of the features. Which these are, older releases read
+from the splits; newer ones from `feature_infos`, where that is an object at all (with an empty one no feature counts
+as categorical, and texts are compared with bare codes). It is left out here, so that all releases read the splits.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 from features.spec import FeatureSpec
 from pipeline.export.json import dump, read_dumped
 from pipeline.export.model import (
+    FEATURES,
     ExportModel,
     Format,
     Outcome,
@@ -66,7 +69,8 @@ def _adapted(model: ExportModel, names: dict[str, str]) -> Json:
     content["average_output"] = False
     content["feature_names"] = [names[name] for name in model.names]
     content["pandas_categorical"] = [_levels(model.features[index]) for index in _split_by_category(model)]
-    return content | {"feature_infos": {}, "feature_importances": {}}
+    del content["feature_infos"]
+    return content | {"feature_importances": {}}
 
 
 def _split_by_category(model: ExportModel) -> list[int]:
@@ -101,20 +105,36 @@ def _check_levels(feature: FeatureSpec, codes: Ints) -> None:
 def evaluate(folder: Path, rows: Floats, _version: str | None) -> Outcome:
     content = read_json(folder / MODEL)
     trees = [read_dumped(entry["tree_structure"]) for entry in content["tree_info"]]
-    asked = sorted({int(split["split_feature"]) for tree in trees for split in tree.splits if _is_category(split)})
-    levels = dict(zip(asked, content["pandas_categorical"], strict=True))
-    leaves = np.column_stack([tree.descend(rows, _rule(tree, levels)) for tree in trees])
+    lists = dict(zip(_categorical(content, trees), content["pandas_categorical"], strict=False))
+    documents = _document_levels(folder)
+    leaves = np.column_stack([tree.descend(rows, _rule(tree, lists, documents)) for tree in trees])
     scores = np.zeros(len(rows))
     for index, tree in enumerate(trees):
         scores += tree.values("leaf_value", float)[leaves[:, index]]
     return Outcome(scores, leaves)
 
 
+def _categorical(content: Json, trees: list[ReadTree]) -> list[int]:
+    """The features that Vespa hands the lists of levels to, in order."""
+    infos = content.get("feature_infos")
+    if isinstance(infos, dict):
+        return [i for i, name in enumerate(content["feature_names"]) if infos.get(name, {}).get("values")]
+    return sorted({int(split["split_feature"]) for tree in trees for split in tree.splits if _is_category(split)})
+
+
+def _document_levels(folder: Path) -> dict[int, dict[int, str]]:
+    """Per feature, the text that a document holds for each code, by features.json; none for an unknown level."""
+    entries = enumerate(read_json(folder / FEATURES)["features"])
+    return {i: {code: level for level, code in entry["codes"].items()} for i, entry in entries if "codes" in entry}
+
+
 def _is_category(split: Json) -> bool:
     return bool(split["decision_type"] == "==")
 
 
-def _rule(tree: ReadTree, levels: dict[int, list[str]]) -> Callable[[Ints, Floats], Bools]:
+def _rule(
+    tree: ReadTree, lists: dict[int, list[str]], documents: dict[int, dict[int, str]]
+) -> Callable[[Ints, Floats], Bools]:
     category = np.array([_is_category(split) for split in tree.splits], bool)
     threshold = np.array([np.nan if _is_category(split) else float(split["threshold"]) for split in tree.splits])
     default_left = tree.column("default_left", bool)
@@ -123,17 +143,22 @@ def _rule(tree: ReadTree, levels: dict[int, list[str]]) -> Callable[[Ints, Float
         left = np.where(default_left[nodes], ~(x >= threshold[nodes]), x < threshold[nodes])
         for node in np.unique(nodes[category[nodes]]):
             at = nodes == node
-            left[at] = _in_list(tree.splits[node], levels, x[at])
+            split = tree.splits[node]
+            feature = int(split["split_feature"])
+            left[at] = _in_list(split, lists.get(feature), documents[feature], x[at])
         return left
 
     return goes_left
 
 
-def _in_list(split: Json, levels: dict[int, list[str]], codes: Floats) -> Bools:
-    """`feature in ["a", "b"]`, where a document without the field holds the empty text."""
-    known = levels[int(split["split_feature"])]
-    listed = {known[int(index)] for index in split["threshold"].split("||")}
-    texts = ["" if np.isnan(code) else known[int(code)] for code in codes]
+def _in_list(split: Json, names: list[str] | None, levels: dict[int, str], codes: Floats) -> Bools:
+    """`feature in ["a", "b"]`, where a document without the field holds the empty text.
+
+    A feature without a list of `names` is compared with the bare numbers.
+    """
+    indices = split["threshold"].split("||")
+    listed = set(indices if names is None else (names[int(index)] for index in indices))
+    texts = ["" if np.isnan(code) else levels.get(int(code)) for code in codes]
     return np.array([text in listed or (text == "" and split["default_left"]) for text in texts], bool)
 
 

@@ -211,6 +211,23 @@ def test_vespa_lists_levels_only_for_the_categories_that_splits_name(tmp_path: P
     assert vespa._levels(replace(unused, categories=("(unknown)",))) == ["((unknown))", "(unknown)"]
 
 
+@pytest.mark.parametrize("name", ["categories", "one_hot", "categories_missing", "rf_categories"])
+def test_vespa_of_any_release_finds_the_categories_by_their_splits(name: str, tmp_path: Path) -> None:
+    """Newer releases trust `feature_infos` where it is an object, `{}` too, and then see no category at all."""
+    model, out = make_model(name), tmp_path / "out"
+    export_model(model, "vespa", out)
+    content = read(out / "model.json")
+    assert not isinstance(content.get("feature_infos"), dict)
+    rows = model.examples.cast(float).fill_null(np.nan).to_numpy()
+    right = vespa.evaluate(out, rows, None).scores
+    scores = model.forest.score(rows)
+    assert right == pytest.approx(scores, abs=1e-12)
+    filled = {target: {"values": [1]} for target in content["feature_names"] if target == "brand"}
+    for infos, alike in (({}, False), (filled, True), ([], True)):
+        (out / "model.json").write_text(json.dumps(content | {"feature_infos": infos}))
+        assert np.array_equal(vespa.evaluate(out, rows, None).scores, right) is alike
+
+
 @pytest.mark.parametrize("level", ['say "hi"', "back\\slash", "line\nbreak"])
 def test_vespa_levels_that_would_leave_their_quotes_are_refused(level: str, tmp_path: Path) -> None:
     model = make_model("one_hot")
