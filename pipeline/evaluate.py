@@ -6,6 +6,7 @@ What a number is (the convention), what it is made of (`explain`), and what it w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,8 +116,14 @@ def measure_run(
     """query, ndcg@k for each k and uncut, and the binary measures; null where a query has no value.
 
     Queries without rows come last: 0 where they have a relevant item to miss, else what empty ones count.
-    Raises DataError for relevance that the convention has no gain for.
+    Raises DataError for relevance that the convention has no gain for, ConfigError for a `relevant_from` not above 0.
     """
+    if relevant_from is not None and not 0 < relevant_from < math.inf:
+        raise ConfigError(
+            f"the lowest relevant grade is {relevant_from}",
+            expected="a finite number above 0, for what nobody judged counts 0",
+            fix="choose another",
+        )
     columns = {}
     if len(judged.queries):
         try:

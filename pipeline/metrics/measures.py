@@ -4,7 +4,7 @@ All functions take scores (N,), relevance (N,), groups (Q,) and k as `ndcg_per_q
 cut-off, (len(k), Q) for several. Of the convention they use `ties` (under "average" the expected value over the orders
 of tied scores), `empty` (so the same queries have a value as under NDCG) and `negative`.
 
-relevant_from: the smallest relevance that counts as relevant; None means any of positive gain.
+relevant_from: the smallest relevance that counts as relevant, above 0; None means any of positive gain.
 ideal: (values, sizes), the relevances of all known items of each query: they tell how many relevant items there are
     where some were not retrieved. Without it those of the list are all.
 
@@ -327,6 +327,8 @@ def judged_per_query(
 def _hits(relevance: Array, convention: Convention, relevant_from: float | None) -> Floats:
     if relevant_from is None:
         return (gain_values(convention, relevance) > 0).astype(np.float64)
+    if not 0 < relevant_from < np.inf:
+        raise ValueError(f"relevant_from is {relevant_from}; expected a finite number above 0")
     return (relevance >= relevant_from).astype(np.float64)
 
 

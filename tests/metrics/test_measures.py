@@ -157,6 +157,13 @@ def test_judged_is_the_share_of_the_top():
         judged_per_query([1, 2], [0, 1], [2])
 
 
+@pytest.mark.parametrize("relevant_from", [0, -1, math.nan, math.inf])
+@pytest.mark.parametrize("measure", [recall_per_query, auc_per_query], ids=lambda measure: measure.__name__)
+def test_relevance_of_nothing_is_not_relevant(measure, relevant_from):
+    with pytest.raises(ValueError, match=r"relevant_from is .*; expected a finite number above 0"):
+        measure([1, 2], [0, 1], [2], relevant_from=relevant_from)
+
+
 @pytest.mark.parametrize("persistence", [-0.1, 1, float("nan")])
 def test_persistence_is_a_probability_below_one(persistence):
     with pytest.raises(ValueError, match="persistence is"):
