@@ -394,6 +394,7 @@ def test_the_report_shows_the_search_before_the_run(tuned: tuple[Path, Path, str
     figures = json.loads(page.split('id="figures">')[1].split("</script>")[0])
     assert {"tune-history", "tune-curves"} <= set(figures)
     assert sum(len(trace["x"]) for trace in figures["tune-history"]["data"][:2]) == 8
+    assert {trace["type"] for figure in figures.values() for trace in figure["data"]} <= {"scatter", "bar"}
     assert page.index('id="search"') < page.index('id="results"')
 
 

@@ -132,21 +132,35 @@ def _slice(place: int, name: str, column: Sequence[Any], values: Sequence[float 
 
 
 def _parallel(names: Sequence[str], columns: Mapping[str, Sequence[Any]], values: Sequence[float | None]) -> Chart:
-    """A line per trial over all parameters; a value that a trial did not have lies at the foot of its axis."""
-    axes = [_axis(name, columns[name]) for name in names]
-    axes.append({"label": "aim", "values": list(values)})
-    line = {"color": list(values), "colorscale": "Viridis", "showscale": True}
-    trace = {"type": "parcoords", "dimensions": axes, "line": line}
-    return Chart("tune-parallel", {"data": [trace], "layout": {}}, "Brighter lines are better trials.", height=420)
+    """A line per trial over all parameters, drawn plainly: Plotly's own kind needs WebGL, or links to a site."""
+    known = sorted(value for value in values if value is not None)
+    border = known[-max(1, len(known) // 4)]
+    heights = [_heights(columns[name]) for name in names] + [_heights(list(values))]
+    axes = [*names, "aim"]
+    traces = []
+    for i, value in sorted(enumerate(values), key=lambda trial: trial[1] or 0.0):
+        good = (value or 0.0) >= border
+        said = [*(f"{name} {_plain(columns[name][i])}" for name in names), f"aim {value:.4f}"]
+        line = {"color": "var(--model)" if good else "var(--rival-1)", "width": 2 if good else 1}
+        points = {"x": axes, "y": [height[i] for height in heights], "text": said}
+        look = {"opacity": 0.9 if good else 0.4, "hoverinfo": "text", "showlegend": False}
+        traces.append({"type": "scatter", "mode": "lines", **points, "line": line, **look})
+    layout = {"xaxis": {"type": "category"}, "yaxis": {"showticklabels": False}}
+    caption = (
+        "A line per finished trial, the best quarter in colour; each axis runs from its lowest value to its highest."
+    )
+    return Chart("tune-parallel", {"data": traces, "layout": layout}, caption, height=380)
 
 
-def _axis(name: str, column: Sequence[Any]) -> dict[str, Any]:
+def _heights(column: Sequence[Any]) -> list[float | None]:
+    """Places of values between the lowest (0) and the highest (1); what a trial did not have is left open."""
     known = [value for value in column if value is not None]
-    if known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known):
-        return {"label": name, "values": [min(known) if value is None else value for value in column]}
-    labels = sorted({str(value) for value in column})
-    ticks = list(range(len(labels)))
-    return {"label": name, "values": [labels.index(str(v)) for v in column], "tickvals": ticks, "ticktext": labels}
+    if not all(isinstance(value, int | float) for value in known):
+        levels = sorted({str(value) for value in known})
+        column = [None if value is None else levels.index(str(value)) for value in column]
+        known = [value for value in column if value is not None]
+    low, high = min(known), max(known)
+    return [None if value is None else (value - low) / ((high - low) or 1) for value in column]
 
 
 def _trials(tried: Sequence[Tried]) -> Section:

@@ -24,10 +24,10 @@ from pipeline.tune.task import Task
 DEFAULT, SETTING, OUTCOME, REASON, SAME_AS = "default", "setting", "outcome", "reason", "same_as"
 """What a study keeps of a trial beside its parameters: attributes of Optuna's trials."""
 
-RUNGS = (8, 16, 32, 64, 128, 256, 512)
+RUNGS = (16, 32, 64, 128, 256, 512)
 """After so many rounds a learning curve is held against those of finished trials."""
 WARMUP_TRIALS = 5
-KEPT_SHARE = 0.4
+KEPT_SHARE = 0.5
 """A trial goes on while it is among this part of the finished ones, all taken after as many rounds."""
 STALLED = 0.3
 """A trial that is behind the best and has not risen for this part of the patience is not waited for."""
