@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from glob import escape
 from typing import Final
 
 import polars as pl
@@ -42,11 +43,13 @@ def read_number(context: Context, read: Read, name: str) -> pl.Series:
     Raises DataError for text, and for integers beyond 2^24, of which Float32 cannot tell neighbours apart.
     """
     values = read(context, name)
+    if values.null_count() == len(values):
+        return pl.repeat(None, len(values), dtype=pl.Float32, eager=True)
     if values.dtype.is_integer() and _beyond(values):
         raise DataError(
             f"field {name!r} holds integers beyond 2^24",
             expected="numbers that Float32 keeps apart",
-            fix=f'leave it out of features.use ("!*.{name}"), or write it as text where it is an id',
+            fix=f'put "*{escape(name)}*" under features.drop, or write it as text where it is an id',
         )
     if not (values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.Null)):
         raise DataError(f"field {name!r} is of type {values.dtype}", expected="numbers", fix="keep its type as it was")

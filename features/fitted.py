@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 
 from features.categories import fit_categories
-from features.columns import EVENT, QUERY
+from features.columns import EVENT, QUERY, TIMESTAMP
 from features.context import Context, Feature
 from features.custom import check_expressions
 from features.description import WINDOWS, Description, Pool, describe
 from features.log import Log, align_ids
-from features.registry import EVERYTHING, select_features
+from features.registry import EVERYTHING, find_features, select_features
 from features.rows import join_rows
+from features.windows import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Fitted:
 
     def features(self) -> tuple[Feature, ...]:
         """The features of `names`."""
-        return select_features(self.names, self.description)
+        return find_features(self.names, self.description)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types; floats survive JSON exactly."""
@@ -72,37 +73,41 @@ def fit_features(
 ) -> Fitted:
     """Choose the features and learn what they need from the training queries and their candidates.
 
-    `queries` and `candidates` are those of the training window alone; events count until the last of these queries.
+    `queries` and `candidates` are those of the training window alone; events count until the last of these queries, so
+    that a kind of event, or its first value, that comes later has no features.
     `use` are names and globs of the registry (`!` takes away), `custom` SQL expressions by name, `exclude` candidate
     fields that no feature may read: they tell the truth.
     """
     check_expressions(custom or {})
     queries, candidates = align_ids(queries, candidates, QUERY)
     asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
-    description = describe(log, asked, candidates, pool=pool, windows=windows, exclude=exclude)
+    known = _known_events(log, asked)
+    description = describe(replace(log, events=known), asked, candidates, pool=pool, windows=windows, exclude=exclude)
     context = Context(log, join_rows(log, asked, candidates), description, rates={})
     features = select_features(use, description)
     return Fitted(
         description=description,
         names=tuple(feature.spec.name for feature in features),
         custom=dict(custom or {}),
-        rates=_rates(context),
+        rates=_rates(known, description),
         levels=_levels(context, features),
     )
 
 
-def _rates(context: Context) -> dict[str, float]:
-    """Per kind: its events per impression, of all that the last query of the rows can know."""
-    shown = context.description.shown
-    if shown is None:
+def _known_events(log: Log, queries: pl.DataFrame) -> pl.DataFrame:
+    """All that the last of the queries can know."""
+    timeline = Timeline(log.events, log.delay)
+    last = queries[TIMESTAMP].sort().tail(1).to_physical().to_numpy()
+    return timeline.events.head(int(timeline.before(last).sum()))
+
+
+def _rates(known: pl.DataFrame, description: Description) -> dict[str, float]:
+    """Per kind its events per impression."""
+    if description.shown is None:
         return {}
-    last = context.times[-1:]
-    known = context.timeline.events.head(int(context.timeline.before(last).sum()))
     counts = dict(known[EVENT].cast(pl.String).value_counts().iter_rows())
-    impressions = counts.get(shown, 0)
-    return {
-        kind: counts.get(kind, 0) / impressions if impressions else 0.0 for kind in context.description.interactions
-    }
+    impressions = counts.get(description.shown, 0)
+    return {kind: counts.get(kind, 0) / impressions if impressions else 0.0 for kind in description.interactions}
 
 
 def _levels(context: Context, features: Sequence[Feature]) -> dict[str, tuple[str, ...]]:

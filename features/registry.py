@@ -69,25 +69,34 @@ def select_features(patterns: Sequence[str], log: Description) -> tuple[Feature,
     return chosen
 
 
+def find_features(names: Sequence[str], log: Description) -> tuple[Feature, ...]:
+    """The features of exactly these names, in the order of the names; ConfigError for one that there is not."""
+    found = {feature.spec.name: feature for feature in all_features(log)}
+    for name in names:
+        if name not in found:
+            raise _no_feature(name, list(found))
+    return tuple(found[name] for name in names)
+
+
 def resolve(patterns: Sequence[str], log: Description) -> tuple[FeatureSpec, ...]:
     """The specs of `select_features`; the categories of category features are known once they are fitted."""
     return tuple(feature.spec for feature in select_features(patterns, log))
 
 
 def _check_matches(pattern: str, names: Sequence[str]) -> None:
-    if pattern in EVERYTHING or _any_matches(pattern, names):
-        return
+    if pattern not in EVERYTHING and not any(_matches(name, [pattern]) for name in names):
+        raise _no_feature(pattern, names)
+
+
+def _no_feature(pattern: str, names: Sequence[str]) -> ConfigError:
     near = nearest(pattern, [*names, *EVERYTHING])
-    raise ConfigError(
-        f"features.use names {pattern!r}, which matches no feature",
+    return ConfigError(
+        f"features.use or features.drop names {pattern!r}, which matches no feature",
         expected=f"names or globs of the log's features, such as {listed(names)}",
         fix=f"did you mean {near!r}?" if near else "list them with `rankloom features`",
     )
 
 
-def _any_matches(pattern: str, names: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)
-
-
 def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    """Whether the name is one of the patterns, brackets and all, or fits one as a glob."""
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +18,7 @@ from features.registry import EVERYTHING
 from features.table import Table, build_table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
+CUSTOM = {"cheap": "price / (1 + item_weight)"}
 KINDS = ("impression", "click", "purchase")
 
 EVENT_SCHEMA = {
@@ -111,14 +112,14 @@ class World:
             delay=self.delay,
         )
 
-    def fit(self) -> Fitted:
+    def fit(self, use: Sequence[str] = (), custom: Mapping[str, str] = CUSTOM) -> Fitted:
         return fit_features(
             self.log(),
             read_queries(self.queries),
             self.candidates,
             pool="shown",
-            use=EVERYTHING,
-            custom={"cheap": "price / (1 + item_weight)"},
+            use=use or EVERYTHING,
+            custom=custom,
             windows=("1h", "3h"),
         )
 

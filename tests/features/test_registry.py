@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from features.columns import POSITION
@@ -99,6 +101,21 @@ def test_fitted_when_asked_for_its_features_then_those_it_names():
     fitted = EVERYTHING_AT_ONCE.fit()
     assert tuple(feature.spec.name for feature in fitted.features()) == fitted.names
     assert fitted.names == tuple(f.spec.name for f in select_features(fitted.names, fitted.description))
+
+
+@pytest.mark.parametrize("name", ["x[y]", "[abc]", "a*b", "?"])
+def test_fitted_when_a_field_is_named_like_a_glob_then_meant_to_the_letter(name):
+    world = EVERYTHING_AT_ONCE
+    odd = replace(world, items=world.items.with_columns(axb=pl.lit(1.0), a=pl.lit(2.0)).rename({"weight": name}))
+    fitted = odd.fit(use=[f"item.{name}", "query.hour"], custom={})
+    assert tuple(feature.spec.name for feature in fitted.features()) == fitted.names
+    assert f"item.{name}" in odd.table(fitted).feature_names
+
+
+def test_fitted_when_a_name_is_none_of_the_features_then_the_nearest_is_named():
+    fitted = replace(EVERYTHING_AT_ONCE.fit(), names=("item.clik_count",))
+    with pytest.raises(ConfigError, match=r"'item.clik_count', which matches no feature.*'item.click_count'"):
+        fitted.features()
 
 
 @pytest.mark.parametrize(("text", "hours"), [("90m", 1.5), ("12h", 12), ("7d", 168), ("2w", 336), ("36s", 0.01)])
