@@ -46,6 +46,9 @@ Ints = npt.NDArray[np.int64]
 
 ROWS_AT_ONCE = 5_000_000
 
+MOST_DIGITS = 18
+"""A longer cut-off may not be an int64."""
+
 AT_CUTS: Mapping[str, Callable[..., Floats]] = {
     "precision": precision_per_query,
     "recall": recall_per_query,
@@ -87,9 +90,13 @@ class Estimate:
 
 def cutoffs_from(text: str) -> list[int]:
     """ "5,10" -> [5, 10]. Raises ConfigError."""
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise ConfigError(f"--k is {text!r}", expected="whole numbers of at least 1, such as 5,10", fix="write it so")
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= MOST_DIGITS and int(part) > 0 for part in parts):
+        raise ConfigError(
+            f"--k is {text[:80]!r}",
+            expected=f"whole numbers of at least 1 and at most {MOST_DIGITS} digits, such as 5,10",
+            fix="write it so",
+        )
     return list(dict.fromkeys(int(part) for part in parts))
 
 

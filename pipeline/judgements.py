@@ -14,6 +14,7 @@ import polars as pl
 from features.columns import ITEM, QUERY, RELEVANCE, SCORE
 from features.errors import ConfigError, DataError
 from pipeline.metrics import Convention
+from pipeline.metrics.arrays import EXACT
 from pipeline.readymade import read_rows
 from pipeline.trec import read_qrels, read_run
 
@@ -90,6 +91,7 @@ def judge_run(judgements: pl.DataFrame, run: pl.DataFrame, policies: Policies, c
     as_trec = convention == Convention.named("trec_eval")
     judgements = _checked(judgements.select(QUERY, ITEM, RELEVANCE), RELEVANCE, convention)
     run = _checked(run.select(QUERY, ITEM, SCORE), SCORE, convention)
+    _check_range(run, as_trec=as_trec)
     if as_trec:
         run = run.with_columns(pl.col(SCORE).cast(pl.Float32))
     judgements, repeated = _without_duplicates(judgements, policies, "judgements", best=None)
@@ -172,6 +174,25 @@ def _checked(frame: pl.DataFrame, name: str, convention: Convention) -> pl.DataF
         if isinstance(number, int | float) and number < 0
         else "correct or drop these rows",
     )
+
+
+def _check_range(run: pl.DataFrame, *, as_trec: bool) -> None:
+    """Scores must fit the type they are ranked by: float32 as in trec_eval, else float64, which integers can exceed."""
+    score = pl.col(SCORE)
+    if as_trec:
+        lost, holder = score.cast(pl.Float32).is_infinite(), "numbers that the float32 of trec_eval can hold"
+    elif run[SCORE].dtype.is_integer():
+        lost, holder = (score > EXACT) | (score < -EXACT), "whole numbers up to 2^53, or fractions"
+    else:
+        return
+    faults = run.filter(lost)
+    if faults.height:
+        query, item, number = faults.row(0)
+        raise DataError(
+            f"score {number} of item {item} in query {query} ({faults.height} such rows)",
+            expected=holder,
+            fix="scale the scores" + (", or take another convention" if as_trec else ""),
+        )
 
 
 def _without_duplicates(

@@ -142,6 +142,20 @@ def test_numbers_that_cannot_be_taken_are_refused(truth, ranked, message):
         measured(Policies(), truth, ranked)
 
 
+@pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64])
+def test_scores_that_would_become_ties_are_refused(kind):
+    long = pl.DataFrame({"query": [1, 1], "item": ["a", "b"], "score": pl.Series([2**53, 2**53 + 1], dtype=kind)})
+    with pytest.raises(DataError, match=r"score 9007199254740993 of item b in query 1 \(1 such rows\); expected whole"):
+        measured(Policies(), TRUTH, long)
+
+
+def test_scores_beyond_the_float32_of_trec_eval_are_refused():
+    far = run([(1, "a", 1.0), (1, "b", -1e300)])
+    with pytest.raises(DataError, match=r"score -1e\+300 of item b in query 1 .*float32 of trec_eval"):
+        judge_run(TRUTH, far, Policies(), TREC_EVAL)
+    assert measured(Policies(), TRUTH, far)[1] == 1
+
+
 def test_trec_eval_orders_ties_by_item_descending_and_rounds_scores():
     truth = judgements([(1, "b", 1), (1, "a", 0)])
     close = run([(1, "a", 0.5 + 1e-9), (1, "b", 0.5)])

@@ -67,6 +67,8 @@ def test_skipped_queries_are_null_in_the_file_and_a_dash_on_the_screen(rankloom:
         (["--ties", "random"], "ties is 'random'"),
         (["--k", "5,x"], "--k is '5,x'"),
         (["--k", "0"], "--k is '0'"),
+        (["--k", "9" * 20], f"--k is '{'9' * 20}'; expected whole numbers of at least 1 and at most 18 digits"),
+        (["--k", "9" * 5000], "--k is '999"),
         (["--relevant-from", "0"], "the lowest relevant grade is 0.0; expected a finite number above 0"),
         (["--relevant-from", "nan"], "the lowest relevant grade is nan"),
         (["--missing", "drop"], "missing is 'drop'; expected one of zero, skip, error"),

@@ -18,6 +18,9 @@ Cuts = int | Sequence[int | None] | None
 Ragged = tuple[npt.ArrayLike, npt.ArrayLike]
 """(values, sizes): the values of all queries end to end, and how many belong to each."""
 
+EXACT = 2**53
+"""All whole numbers up to here are float64 too."""
+
 _RELEVANCE_TYPES = {
     np.dtype(kept): np.dtype(used)
     for used, keeps in {
@@ -31,8 +34,16 @@ _RELEVANCE_TYPES = {
 
 
 def as_scores(scores: npt.ArrayLike, name: str = "scores") -> Array:
-    """(N,) numbers -> contiguous float32 or float64, without a copy where it already is; other types become float64."""
+    """(N,) numbers -> contiguous float32 or float64, without a copy where it already is; other types become float64.
+
+    Raises ValueError for integers beyond 2^53, which could become ties.
+    """
     values = _one_dimensional(scores, name)
+    if values.dtype.kind in "iu":
+        beyond = (values > EXACT) | (values < -EXACT)
+        if beyond.any():
+            index = int(beyond.argmax())
+            raise ValueError(f"{name}[{index}] is {values[index]}; float64 holds whole numbers only up to 2^53")
     wanted = np.float32 if values.dtype in (np.float16, np.float32) else np.float64
     return np.ascontiguousarray(values, dtype=wanted)
 
@@ -167,4 +178,6 @@ def _one_cut(k: Any, longest: int) -> int:
         raise ValueError(f"k is {k!r}; expected a whole number of at least 1, or None") from None
     if cut < 1:
         raise ValueError(f"k is {cut}; expected at least 1")
+    if cut > np.iinfo(np.int64).max:
+        raise ValueError("k is above 2^63 - 1; expected None for the whole list")
     return min(cut, max(longest, 1))

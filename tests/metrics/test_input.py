@@ -40,6 +40,9 @@ NAN, INF = float("nan"), float("inf")
         (["a", "b"], [0, 1], [2], "scores holds <U1; expected numbers"),
         ([1, 2], [None, 1], [2], "relevance holds object; expected numbers"),
         ([1, 2], [1j, 1], [2], "relevance holds complex128"),
+        ([2**53, 2**53 + 1], [0, 1], [2], r"scores\[1\] is 9007199254740993; float64 holds whole numbers only up to"),
+        ([0, -(2**63)], [0, 1], [2], r"scores\[1\] is -9223372036854775808"),
+        (np.array([2**63, 0], np.uint64), [0, 1], [2], r"scores\[0\] is 9223372036854775808"),
     ],
 )
 def test_bad_arrays_are_refused_by_index(scores, relevance, groups, message):
@@ -57,6 +60,7 @@ def test_bad_arrays_are_refused_by_index(scores, relevance, groups, message):
         ([], "k is empty"),
         (1.5, r"k is 1\.5; expected a whole number"),
         (True, "k is a bool"),
+        (2**63, r"k is above 2\^63 - 1; expected None for the whole list"),
         ("3", "k is '3'"),
     ],
 )
