@@ -380,6 +380,9 @@ def _write_ranked(ranked: pl.DataFrame, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(ranked.write_csv())
         return
+    if out.suffix not in (".parquet", ".csv") or out.exists():
+        found = f"{out} exists" if out.exists() else f"{out} is neither .parquet nor .csv"
+        raise OutputError(found, expected="a new .parquet or .csv file", fix="choose another file")
     try:
         ranked.write_parquet(out) if out.suffix == ".parquet" else ranked.write_csv(out)
     except OSError as error:

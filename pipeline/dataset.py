@@ -274,9 +274,9 @@ def _as_feature(column: pl.Series, feature: FeatureSpec) -> pl.Series:
             expected="numbers or booleans",
             fix="cast it, leave it out, or list it in [features] categories if it is text",
         )
-    if dtype.is_integer() and column.len() and _largest(column) > EXACT_FLOAT32:
+    if _is_whole(column) and _largest(column) > EXACT_FLOAT32:
         raise DatasetError(
-            f"feature {feature.name!r} holds the integer {_largest(column)}",
+            f"feature {feature.name!r} holds the whole number {_largest(column)}",
             expected=f"at most {EXACT_FLOAT32} (2^24), above which float32 cannot tell neighbours apart",
             fix="rescale it (dollars for cents, days for seconds), or leave it out if it is an id",
         )
@@ -318,7 +318,18 @@ def _encoded(column: pl.Series, feature: FeatureSpec) -> pl.Series:
     return encode_categories(column, feature.categories or ())
 
 
-def _largest(column: pl.Series) -> int:
-    """The largest magnitude in a column of integers."""
+def _is_whole(column: pl.Series) -> bool:
+    """Integers, or float64 numbers that all are whole and large, as pandas makes of integers with gaps."""
+    if column.dtype != pl.Float64:
+        return column.dtype.is_integer()
     known = column.drop_nulls().to_numpy()
+    known = known[np.isfinite(known)]
+    large = np.abs(known).max(initial=0.0)
+    return EXACT_FLOAT32 < large < 2**63 and bool((known == np.floor(known)).all())
+
+
+def _largest(column: pl.Series) -> int:
+    """The largest magnitude in a column of whole numbers."""
+    known = column.drop_nulls().to_numpy()
+    known = known[np.isfinite(known)] if column.dtype.is_float() else known
     return max(int(known.max(initial=0)), -int(known.min(initial=0)))

@@ -20,8 +20,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "min_gain_to_split": ("min_split_gain",),
     "lambda_l1": ("reg_alpha", "l1_regularization"),
     "lambda_l2": ("lambda", "reg_lambda", "l2_regularization"),
-    "linear_lambda": (),
-    "linear_tree": ("linear_trees",),
     "max_delta_step": ("max_leaf_output", "max_tree_output"),
     "path_smooth": (),
     "extra_trees": ("extra_tree",),
@@ -83,6 +81,8 @@ ELSEWHERE: dict[str, str] = {
     "group_column": "name the query column in [data] columns",
     "label_column": "name the relevance column in [data] columns",
     "weight_column": "leave it out: queries are not weighted",
+    "linear_tree": "leave it out: LightGBM cannot explain linear leaves, and every run's report explains its model",
+    "linear_lambda": "leave it out, like linear_tree",
     "verbosity": "leave it out: the run prints its own progress",
 }
 """Parameters that a run sets by itself, and where a user says it."""
@@ -97,7 +97,6 @@ NEEDS: dict[str, tuple[str, Any, str]] = {
     "skip_drop": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
     "uniform_drop": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
     "xgboost_dart_mode": ("boosting", "gbdt", 'set boosting = "dart" beside it'),
-    "linear_lambda": ("linear_tree", False, "set linear_tree = true beside it"),
     "num_grad_quant_bins": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),
     "quant_train_renew_leaf": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),
     "stochastic_rounding": ("use_quantized_grad", False, "set use_quantized_grad = true beside it"),

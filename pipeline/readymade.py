@@ -57,7 +57,8 @@ def read_rows(
     """
     if is_letor(path):
         return _letor_frame(read_letor(path), letor_width)
-    frame = _renamed(_read_table(path), columns, path)
+    ids = [columns.get(name, name) for name in (QUERY, ITEM, USER)]
+    frame = _renamed(_read_table(path, text=ids), columns, path)
     if "" in frame.columns:
         raise DataError(
             f"{path} has a column without a name",
@@ -87,11 +88,12 @@ def present_columns(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
     return {ours: theirs for ours, theirs in columns.items() if theirs in names}
 
 
-def _read_table(path: Path) -> pl.DataFrame:
+def _read_table(path: Path, *, text: Sequence[str] = ()) -> pl.DataFrame:
+    """`text` are columns of a CSV file to be kept as they are spelled: the id 007 is not the id 7."""
     if not path.is_file():
         raise DataError(f"no file {path}", expected="a Parquet, CSV or LETOR file", fix="check the path")
     try:
-        frame = pl.read_parquet(path) if ".parquet" in path.suffixes else _read_csv(path)
+        frame = pl.read_parquet(path) if ".parquet" in path.suffixes else _read_csv(path, text)
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, EOFError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
@@ -121,7 +123,7 @@ def _renamed(frame: pl.DataFrame, columns: Mapping[str, str], path: Path) -> pl.
     return frame.rename(renamed)
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
+def _read_csv(path: Path, text: Sequence[str]) -> pl.DataFrame:
     """Polars would rename the second of two equal column names in silence."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         header = next(csv.reader(file), [])
@@ -130,7 +132,8 @@ def _read_csv(path: Path) -> pl.DataFrame:
         raise DataError(
             f"{path} names column {twice[0]!r} twice", expected="each column once", fix="rename or drop one of them"
         )
-    return pl.read_csv(path, infer_schema_length=None)
+    kept = dict.fromkeys(set(text) & set(header), pl.String)
+    return pl.read_csv(path, infer_schema_length=None, schema_overrides=kept)
 
 
 def _read_files(paths: dict[str, Path], data: Data) -> dict[str, pl.DataFrame]:

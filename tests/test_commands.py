@@ -248,3 +248,23 @@ def test_many_sparse_features_are_read_in_a_moment(rankloom: Rankloom, tmp_path:
     )
     done = rankloom("check", tmp_path / "run.toml")
     assert (done.code, "2 features" in done.out) == (0, True), done.err
+
+
+def test_a_file_that_exists_is_never_written_over(rankloom: Rankloom, tmp_path: Path) -> None:
+    config = write_config(tmp_path, ranking_frame(60))
+    assert rankloom("train", config, "--out", tmp_path / "run").code == 0
+    table, package = tmp_path / "table.parquet", tmp_path / "run" / "package"
+    before = table.read_bytes()
+    for out, message in ((table, "exists"), (tmp_path / "x.foo", "neither .parquet nor .csv")):
+        failed = rankloom("rank", package, "--data", table, "--out", out)
+        assert (failed.code, message in failed.err) == (2, True), failed.err
+    assert table.read_bytes() == before
+
+
+def test_ids_in_a_csv_keep_their_zeros(rankloom: Rankloom, tmp_path: Path) -> None:
+    frame = ranking_frame(60).with_columns(item=pl.format("00{}", "item"))
+    config = write_config(tmp_path, frame)
+    frame.write_csv(tmp_path / "table.csv")
+    assert rankloom("train", config, "--out", tmp_path / "run").code == 0
+    ranked = rankloom("rank", tmp_path / "run" / "package", "--data", tmp_path / "table.csv", "--top", 1)
+    assert ranked.out.splitlines()[1].split(",")[1].startswith("00")
