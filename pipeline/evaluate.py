@@ -171,12 +171,12 @@ def _measured(
 
 
 def explain(judged: JudgedRun, query: object, k: int, convention: Convention) -> Explanation:
-    """The terms of one query's NDCG@k and of its ideal, so that it can be checked by hand. DataError: no such query."""
+    """The terms of one query's NDCG@k and of its ideal, so that it can be checked by hand. DataError: no rows of it."""
     rows = judged.rows.filter(pl.col(QUERY).cast(pl.String) == str(query))
     if not rows.height:
-        raise DataError(
-            f"no query {query!r} with rows", expected=f"one of {judged.queries[:5].to_list()} ...", fix="check its id"
-        )
+        lacking = str(query) in judged.absent[QUERY].cast(pl.String)
+        found = f"query {query!r} is judged, but the run lacks it" if lacking else f"no query {query!r} with rows"
+        raise DataError(found, expected=f"one of {judged.queries[:5].to_list()} ...", fix="check its id")
     known = judged.known.filter(pl.col(QUERY) == rows[QUERY][0])
     full = (known[RELEVANCE].to_numpy(), [known.height])
     scores, relevance = rows[SCORE].to_numpy(), rows[RELEVANCE].to_numpy()

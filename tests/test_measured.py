@@ -76,6 +76,7 @@ def test_skipped_queries_are_null_in_the_file_and_a_dash_on_the_screen(rankloom:
         (["--extra", "error"], "query q9 of the run has no judgement"),
         (["--unjudged", "error"], "item x of query q1 is not judged"),
         (["--explain", "q7"], "no query 'q7' with rows"),
+        (["--explain", "q2"], "query 'q2' is judged, but the run lacks it"),
         (["--gain", "0,1"], "the gains end at 1"),
     ],
 )
