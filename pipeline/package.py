@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from features.categories import UNKNOWN
 from features.columns import ITEM, QUERY, SCORE
-from features.errors import PackageError
+from features.errors import DataError, PackageError
 from features.spec import FeatureSpec, FeatureType
 from pipeline.booster import load_model, predict
 from pipeline.dataset import FeatureSchema, RankingDataset
@@ -49,12 +49,43 @@ class FileEntry(BaseModel):
     bytes: int
 
 
+class ConventionEntry(BaseModel):
+    """A `pipeline.metrics.Convention` in plain values, checked without loading the metrics, which no scorer needs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    gain: Literal["exp2", "linear"] | tuple[float, ...]
+    discount: Annotated[str, Field(pattern="^(log2|ln|none|power:.+)$")] | tuple[float, ...]
+    ideal: Literal["candidates", "retrieved", "all"]
+    ties: Literal["average", "stable", "reverse", "worst", "best"]
+    empty: Literal["skip", "zero", "one"]
+    negative: Literal["refuse", "zero"]
+
+
+class TrainEntry(BaseModel):
+    rounds: PositiveInt
+
+
+class ConfigEntry(BaseModel):
+    """What is read of the config again; all else in it is only kept."""
+
+    seed: int
+    train: TrainEntry
+
+
+def _fits(model: type[BaseModel]) -> AfterValidator:
+    def checked(content: dict[str, Any]) -> dict[str, Any]:
+        model.model_validate(content)
+        return content
+
+    return AfterValidator(checked)
+
+
 class Manifest(BaseModel):
     """All that is needed to use a model rightly, and to know where it came from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     format_version: Literal[1] = 1
-    features: tuple[FeatureEntry, ...]
+    features: Annotated[tuple[FeatureEntry, ...], Field(min_length=1)]
     """In model order, with type, what missing means, and the levels of categories in code order."""
     definitions: dict[str, Any] | None
     """How the features are built from a log, with everything fitted; None for a ready-made table."""
@@ -63,12 +94,13 @@ class Manifest(BaseModel):
     fingerprint: str
     relevance: dict[str, Any]
     """The relevance rule, `width` of a level (null: whole grades) and the gain of each label."""
-    convention: dict[str, Any]
-    k: tuple[int, ...]
+    convention: Annotated[dict[str, Any], _fits(ConventionEntry)]
+    k: Annotated[tuple[PositiveInt, ...], Field(min_length=1)]
     data_window: dict[str, Any]
     metrics: dict[str, Any]
-    config: dict[str, Any]
-    best_iteration: int
+    config: Annotated[dict[str, Any], _fits(ConfigEntry)]
+    best_iteration: PositiveInt
+    """The round that was kept. LightGBM grows fewer trees where it finds nothing more to split."""
     versions: dict[str, str]
     files: dict[str, FileEntry]
 
@@ -113,10 +145,12 @@ def load_package(folder: Path) -> Package:
     manifest = _read_manifest(folder)
     contents = {name: _read_checked(folder, name, manifest) for name in (MODEL, EXAMPLES)}
     schema = FeatureSchema(tuple(FeatureSpec(**entry.model_dump()) for entry in manifest.features))
+    if len(set(schema.names)) < len(schema.names):
+        raise _damaged(folder, "two features share a name")
     if schema.fingerprint != manifest.fingerprint:
         raise _damaged(folder, "the fingerprint is not that of the features")
-    examples = pl.read_parquet(io.BytesIO(contents[EXAMPLES]))
-    package = Package(folder, contents[MODEL].decode("utf-8"), manifest, schema, examples)
+    examples = _read_examples(folder, contents[EXAMPLES], schema)
+    package = Package(folder, _read_text(folder, contents[MODEL]), manifest, schema, examples)
     _check_model(package)
     _check_examples(package)
     return package
@@ -130,10 +164,14 @@ def example_frame(dataset: RankingDataset, model_text: str) -> pl.DataFrame:
     scores = predict(load_model(model_text), features)
     keys = dataset.keys.head(rows).select(QUERY, ITEM)
     levels = with_levels(features, dataset.schema.features)
+    return pl.concat([keys, levels, pl.DataFrame({_score_name(levels.columns): scores})], how="horizontal")
+
+
+def _score_name(features: Sequence[str]) -> str:
     name = SCORE
-    while name in levels.columns:
+    while name in features:
         name += "_"
-    return pl.concat([keys, levels, pl.DataFrame({name: scores})], how="horizontal")
+    return name
 
 
 def with_levels(frame: pl.DataFrame, features: Sequence[FeatureSpec]) -> pl.DataFrame:
@@ -151,13 +189,24 @@ def _as_levels(column: pl.Series, spec: FeatureSpec) -> pl.Series:
 
 def _check_model(package: Package) -> None:
     """Before LightGBM sees the text: it trusts every index in it."""
-    names = parse_model(package.model_text).names
-    if len(names) != len(package.schema.features):
-        raise _damaged(package.folder, f"the model has {len(names)} features, the manifest {len(package.schema.names)}")
+    forest, manifest = parse_model(package.model_text), package.manifest
+    if len(forest.names) != len(manifest.features):
+        raise _damaged(
+            package.folder, f"the model has {len(forest.names)} features, the manifest {len(manifest.features)}"
+        )
+    rounds = ConfigEntry.model_validate(manifest.config).train.rounds
+    if not len(forest.trees) <= manifest.best_iteration <= rounds:
+        raise _damaged(
+            package.folder,
+            f"{len(forest.trees)} trees cannot be those of round {manifest.best_iteration} of {rounds}",
+        )
 
 
 def _check_examples(package: Package) -> None:
-    features = package.schema.select(package.schema.encode(package.examples))
+    try:
+        features = package.schema.select(package.schema.encode(package.examples))
+    except DataError as error:
+        raise _damaged(package.folder, f"{EXAMPLES} holds what no feature can be") from error
     again = predict(load_model(package.model_text), features)
     differ = int((again != package.expected_scores.to_numpy()).sum())
     if differ:
@@ -195,6 +244,27 @@ def _read_checked(folder: Path, name: str, manifest: Manifest) -> bytes:
     if _file_entry(content) != expected.model_dump():
         raise _damaged(folder, f"{name} was changed")
     return content
+
+
+def _read_text(folder: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged(folder, f"{MODEL} is not UTF-8") from error
+
+
+def _read_examples(folder: Path, content: bytes, schema: FeatureSchema) -> pl.DataFrame:
+    """The columns that `example_frame` writes, and at least one row: nothing is proven by none."""
+    try:
+        examples = pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(folder, f"{EXAMPLES} cannot be read") from error
+    score = _score_name(schema.names)
+    if examples.columns != [QUERY, ITEM, *schema.names, score] or examples[score].dtype != pl.Float64:
+        raise _damaged(folder, f"{EXAMPLES} does not hold query, item, the features and a number for the score")
+    if not examples.height:
+        raise _damaged(folder, f"{EXAMPLES} has no rows")
+    return examples
 
 
 def _file_entry(content: bytes) -> dict[str, Any]:

@@ -6,7 +6,10 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +18,8 @@ import pytest
 from features.errors import DataError, DatasetError, PackageError
 from pipeline import commands
 from pipeline.booster import load_model, predict
-from pipeline.package import load_package
+from pipeline.metrics import PRESETS, Convention
+from pipeline.package import ConventionEntry, _file_entry, _sealed, load_package
 from pipeline.scorer import Scorer
 from tests.factories import ranking_frame, write_config
 
@@ -94,6 +98,111 @@ def test_a_missing_or_cut_file_is_refused(package: Path, name: str) -> None:
 def test_a_manifest_that_is_none_is_refused(package: Path, content: str) -> None:
     (package / "manifest.json").write_text(content)
     with pytest.raises(PackageError, match=r"cannot be read|was changed"):
+        load_package(package)
+
+
+def reseal(package: Path, **changes: Any) -> None:
+    """Valid checksums around odd content: what `write_package` would never leave."""
+    content = json.loads((package / "manifest.json").read_bytes()) | changes
+    content["files"] = {name: _file_entry((package / name).read_bytes()) for name in ("model.txt", "examples.parquet")}
+    del content["checksum"]
+    (package / "manifest.json").write_bytes(_sealed(content))
+
+
+def test_a_package_may_be_sealed_anew(package: Path) -> None:
+    reseal(package)
+    load_package(package)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"k": []},
+        {"k": [0]},
+        {"k": [10, -1]},
+        {"features": []},
+        {"best_iteration": 0},
+        {"config": {}},
+        {"convention": {}},
+        {"convention": Convention().to_dict() | {"gain": "foo"}},
+        {"convention": Convention().to_dict() | {"discount": "power:"}},
+        {"convention": Convention().to_dict() | {"ties": "foo"}},
+        {"convention": Convention().to_dict() | {"more": 1}},
+    ],
+)
+def test_a_sealed_manifest_of_odd_values_is_refused(package: Path, changes: dict[str, Any]) -> None:
+    reseal(package, **changes)
+    with pytest.raises(PackageError, match=r"manifest\.json cannot be read"):
+        load_package(package)
+
+
+def test_every_convention_can_be_shipped() -> None:
+    odd = Convention(gain=(0, 1, 4), discount=(1.0, 0.5), ideal="all", ties="best", empty="one", negative="zero")
+    for convention in (*PRESETS.values(), odd, Convention(discount="power:0.5")):
+        assert ConventionEntry.model_validate(convention.to_dict()).model_dump() == asdict(convention)
+
+
+def test_features_that_share_a_name_are_refused(package: Path) -> None:
+    features = json.loads((package / "manifest.json").read_bytes())["features"]
+    reseal(package, features=[features[0], *features[:-1]])
+    with pytest.raises(PackageError, match="two features share a name"):
+        load_package(package)
+
+
+def test_a_best_round_that_the_text_cannot_come_from_is_refused(package: Path) -> None:
+    loaded = load_package(package)
+    trees = load_model(loaded.model_text).num_trees()
+    for kept in (trees - 1, loaded.manifest.config["train"]["rounds"] + 1, 10**9):
+        reseal(package, best_iteration=kept)
+        with pytest.raises(PackageError, match=rf"{trees} trees cannot be those of round {kept} of"):
+            load_package(package)
+
+
+@pytest.mark.parametrize("content", [b"", b"junk", b"PAR1" + b"\0" * 40 + b"PAR1"])
+def test_sealed_examples_that_are_no_parquet_are_refused(package: Path, content: bytes) -> None:
+    (package / "examples.parquet").write_bytes(content)
+    reseal(package)
+    with pytest.raises(PackageError, match=r"examples\.parquet cannot be read"):
+        load_package(package)
+
+
+def test_sealed_examples_cut_short_are_refused(package: Path) -> None:
+    content = (package / "examples.parquet").read_bytes()
+    for length in (len(content) // 2, len(content) - 1):
+        (package / "examples.parquet").write_bytes(content[:length])
+        reseal(package)
+        with pytest.raises(PackageError, match=r"examples\.parquet cannot be read"):
+            load_package(package)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f.head(0), "has no rows"),
+        (lambda f: f.drop("score"), "does not hold query, item"),
+        (lambda f: f.drop("query"), "does not hold query, item"),
+        (lambda f: f.drop("item"), "does not hold query, item"),
+        (lambda f: f.drop("a"), "does not hold query, item"),
+        (lambda f: f.with_columns(score=pl.lit("high")), "does not hold query, item"),
+        (lambda f: f.with_columns(score=pl.lit(None, pl.Float64)), "score otherwise"),
+        (lambda f: f.with_columns(a=pl.lit("x")), "holds what no feature can be"),
+        (lambda f: f.with_columns(colour=pl.lit(0.5)), "holds what no feature can be"),
+        (lambda f: f.with_columns(a=pl.concat_list("a")), "holds what no feature can be"),
+    ],
+)
+def test_sealed_examples_of_odd_content_are_refused(
+    package: Path, change: Callable[[pl.DataFrame], pl.DataFrame], message: str
+) -> None:
+    change(pl.read_parquet(package / "examples.parquet")).write_parquet(package / "examples.parquet")
+    reseal(package)
+    with pytest.raises(PackageError, match=message):
+        load_package(package)
+
+
+def test_a_sealed_model_that_is_no_text_is_refused(package: Path) -> None:
+    (package / "model.txt").write_bytes(b"\xff\xfe")
+    reseal(package)
+    with pytest.raises(PackageError, match=r"model\.txt is not UTF-8"):
         load_package(package)
 
 
