@@ -76,6 +76,10 @@ def bootstrap_interval(
     which is right where queries of one user resemble each other. A null cluster is a cluster of its own.
     The result depends on the values and the seed, not on their order.
     """
+    if not isinstance(repetitions, int) or repetitions < 1:
+        raise ValueError(f"repetitions is {repetitions!r}; expected a whole number of at least 1")
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}; expected a share between 0 and 1")
     known, weight = _evaluable(values, weights)
     if not known.size or weight.sum() <= 0:
         return Interval(None, None, None, 0)
@@ -131,8 +135,15 @@ def strata_by_count(
     All strata are there, empty ones too, and hold all queries together.
     """
     borders = [0, *edges]
+    if not all(low < high for low, high in pairwise(borders)):
+        raise ValueError(f"edges are {list(edges)}; expected numbers above 0 that ascend")
+    counts = np.asarray(relevant)
+    strange = ~(counts >= 0)
+    if strange.any():
+        index = int(strange.argmax())
+        raise ValueError(f"relevant[{index}] is {counts[index]}; expected a number of items")
     names = [f"[{low}, {high})" for low, high in pairwise(borders)] + [f"[{borders[-1]}, ...)"]
-    place = np.searchsorted(borders, np.asarray(relevant), side="right") - 1
+    place = np.searchsorted(borders, counts, side="right") - 1
     return strata_by_label(values, [names[index] for index in place], names=names, seed=seed)
 
 
@@ -175,11 +186,12 @@ def composite(values: Mapping[str, npt.ArrayLike], weights: Mapping[str, float])
 def share_of_ties(scores: npt.ArrayLike, groups: npt.ArrayLike, k: int | None = None) -> float:
     """Share of the first k places of all queries whose score another item of the query has too."""
     lists = rank_lists(scores, groups, k, ties="average")
+    cut = lists.cut
     query = np.repeat(np.arange(len(lists.sizes)), lists.sizes)
     start = lists.starts[query]
     block = start + lists.ends - 1
     tied = np.bincount(block)[block] > 1
-    return float(tied[np.arange(len(block)) - start < lists.cuts[0]].mean())
+    return float(tied[np.arange(len(block)) - start < cut].mean())
 
 
 def count_empty(relevance: npt.ArrayLike, groups: npt.ArrayLike, *, gain: str | tuple[float, ...] = "exp2") -> int:
@@ -230,6 +242,9 @@ def _gains(relevance: npt.ArrayLike, groups: npt.ArrayLike, gain: str | tuple[fl
 
 def _evaluable(values: npt.ArrayLike, weights: npt.ArrayLike | None) -> tuple[Floats, Floats]:
     every = np.asarray(values, np.float64)
+    if np.isinf(every).any():
+        index = int(np.isinf(every).argmax())
+        raise ValueError(f"values[{index}] is {every[index]}; expected a finite number, or NaN for none")
     known = ~np.isnan(every)
     if weights is None:
         return every[known], np.ones(int(known.sum()))

@@ -49,6 +49,39 @@ def test_interval_of_nothing_is_null():
     assert (one.mean, one.low, one.high, one.n) == (0.25, 0.25, 0.25, 1)
 
 
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        ([1, 2], {"repetitions": 0}, "repetitions is 0; expected a whole number of at least 1"),
+        ([1, 2], {"level": 1.5}, r"level is 1\.5; expected a share between 0 and 1"),
+        ([1, 2], {"level": NAN}, "level is nan"),
+        ([1, float("inf")], {}, r"values\[1\] is inf; expected a finite number"),
+    ],
+)
+def test_intervals_that_cannot_be_are_refused(values, options, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_interval(values, **options)
+
+
+@pytest.mark.parametrize(
+    ("relevant", "edges", "message"),
+    [
+        ([1, 2], (20, 5), r"edges are \[20, 5\]; expected numbers above 0 that ascend"),
+        ([1, 2], (0, 5), r"edges are \[0, 5\]"),
+        ([1, NAN], (5, 20), r"relevant\[1\] is nan"),
+        ([-1, 2], (5, 20), r"relevant\[0\] is -1"),
+    ],
+)
+def test_strata_by_count_are_refused_where_they_cannot_be(relevant, edges, message):
+    with pytest.raises(ValueError, match=message):
+        strata_by_count([0.5, 1], relevant, edges=edges)
+
+
+def test_share_of_ties_has_one_cutoff():
+    with pytest.raises(ValueError, match="k is a sequence"):
+        share_of_ties([1, 2], [2], [1, 2])
+
+
 @pytest.mark.parametrize("size", [200, 30_000])
 def test_interval_is_about_as_wide_as_theory_says(size):
     values = np.random.default_rng(0).beta(2, 3, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics.conventions import MAX_GAIN, Convention
+from pipeline.metrics.conventions import MAX_GAIN, MAX_GRADE, Convention, check_convention
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -90,6 +89,24 @@ def listed_cuts(k: Any) -> tuple[list[Any], bool]:
     return (list(k), True) if np.ndim(k) else ([k], False)
 
 
+def check_single(k: Any) -> None:
+    """Raise ValueError for several cut-offs where one value is asked for."""
+    if np.ndim(k):
+        raise ValueError(f"k is {k!r}; expected one cut-off, or None")
+
+
+def as_ids(values: npt.ArrayLike, name: str) -> Array:
+    """Ids that can be compared -> an array. Raises ValueError for None, naming its index, and for mixed types."""
+    ids = np.asarray(values)
+    if ids.dtype.kind == "O":
+        for index, value in enumerate(ids.ravel()):
+            if value is None:
+                raise ValueError(f"{name}[{index}] is None; expected an id, one of its own where there is none")
+            if type(value) is not type(ids.flat[0]):
+                raise ValueError(f"{name}[{index}] is {value!r}; expected ids of one type")
+    return ids
+
+
 def check_finite(values: Array, name: str) -> None:
     """Raise ValueError naming the first entry that is NaN or infinite."""
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -99,6 +116,7 @@ def check_finite(values: Array, name: str) -> None:
 
 def check_relevance(values: Array, convention: Convention, name: str = "relevance") -> None:
     """Raise ValueError naming the first relevance that is not finite, negative (where refused) or beyond the gains."""
+    check_convention(convention)
     check_finite(values, name)
     if not values.size:
         return
@@ -118,6 +136,8 @@ def full_relevance(ideal: Ragged | None, relevance: Array, starts: Ints, convent
     """The relevances of all known items; none where no `ideal` is given."""
     if ideal is None:
         return relevance[:0], np.zeros(len(starts), np.int64)
+    if not isinstance(ideal, tuple | list) or len(ideal) != 2:
+        raise ValueError("ideal is no pair; expected (values, sizes of queries)")
     values, sizes = ideal
     full = as_relevance(values, "ideal")
     full_starts = as_starts(sizes, len(full), name="sizes of ideal", smallest=0)
@@ -153,7 +173,7 @@ def largest_relevance(convention: Convention) -> float:
     """The largest relevance that has a gain."""
     if isinstance(convention.gain, tuple):
         return len(convention.gain) - 1
-    return math.log2(MAX_GAIN) if convention.gain == "exp2" else MAX_GAIN
+    return MAX_GRADE if convention.gain == "exp2" else MAX_GAIN
 
 
 def _one_dimensional(values: npt.ArrayLike, name: str) -> Array:

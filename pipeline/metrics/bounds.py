@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics.arrays import as_relevance, check_relevance
-from pipeline.metrics.conventions import Convention, discount_values, gain_values
+from pipeline.metrics.arrays import as_relevance, check_relevance, check_single
+from pipeline.metrics.conventions import Convention, check_convention, discount_values, gain_values
 from pipeline.metrics.ndcg import DEFAULT, cg_per_query, dcg_per_query
 
 FIRST_LOOK = 256
@@ -36,6 +36,8 @@ def ndcg_bounds(
     Below the positions looked at, the gains not met yet add at most their sum times the next discount.
     The ideal is that of the candidates. An empty list has the convention's value (NaN under "skip").
     """
+    check_single(k)
+    check_convention(convention)
     if convention.ideal == "retrieved":
         raise ValueError("bounds are not defined for ideal='retrieved'; the ideal changes with every position")
     if not tolerance >= 0:

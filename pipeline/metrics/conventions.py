@@ -23,6 +23,9 @@ Floats = npt.NDArray[np.float64]
 MAX_GAIN = 2.0**996
 """A larger gain could overflow the sum of a list."""
 
+MAX_GRADE = math.log2(MAX_GAIN)
+"""The relevance of that gain under "exp2"."""
+
 GAINS = ("exp2", "linear")
 DISCOUNTS = ("log2", "ln", "none")
 IDEALS = ("candidates", "retrieved", "all")
@@ -88,12 +91,12 @@ class Convention:
         object.__setattr__(self, "gain", _checked_gain(self.gain))
         object.__setattr__(self, "discount", _checked_discount(self.discount))
         for field, allowed in (("ideal", IDEALS), ("ties", TIES), ("empty", EMPTIES), ("negative", NEGATIVES)):
-            _check_choice(field, getattr(self, field), allowed)
+            check_choice(field, getattr(self, field), allowed)
 
     @classmethod
     def named(cls, name: str) -> Convention:
         """A preset by name, for example "lightgbm"; ValueError lists the known ones."""
-        _check_choice("convention", name, tuple(PRESETS))
+        check_choice("convention", name, tuple(PRESETS))
         return PRESETS[name]
 
     def names(self) -> tuple[str, ...]:
@@ -144,14 +147,21 @@ def discount_values(discount: str | tuple[float, ...], positions: int) -> Floats
     return i ** -float(discount.removeprefix("power:"))
 
 
-def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_convention(convention: object) -> None:
+    """Raise ValueError for what is no Convention, the name of one for instance."""
+    if not isinstance(convention, Convention):
+        raise ValueError(f"convention is {convention!r}; expected a Convention, such as Convention.named('lightgbm')")
+
+
+def check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise ValueError that lists the allowed values."""
     if value not in allowed:
         raise ValueError(f"{field} is {value!r}; expected one of {', '.join(allowed)}")
 
 
 def _checked_gain(gain: object) -> str | tuple[float, ...]:
     if isinstance(gain, str):
-        _check_choice("gain", gain, (*GAINS, "a table of gains per grade"))
+        check_choice("gain", gain, (*GAINS, "a table of gains per grade"))
         return gain
     table = _checked_table("gain", gain)
     if table[0] != 0:
@@ -167,7 +177,7 @@ def _checked_gain(gain: object) -> str | tuple[float, ...]:
 def _checked_discount(discount: object) -> str | tuple[float, ...]:
     if isinstance(discount, str):
         if not discount.startswith("power:"):
-            _check_choice("discount", discount, (*DISCOUNTS, "power:s", "a table of weights per position"))
+            check_choice("discount", discount, (*DISCOUNTS, "power:s", "a table of weights per position"))
         elif not _is_power(discount.removeprefix("power:")):
             raise ValueError(f"discount is {discount!r}; power:s takes a finite number s of at least 0")
         return discount

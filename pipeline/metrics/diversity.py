@@ -12,8 +12,18 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.metrics.arrays import Array, Cuts, Ints, as_relevance, as_starts, check_finite, check_relevance
-from pipeline.metrics.conventions import Convention, Floats, discount_values, gain_values
+from pipeline.metrics.arrays import (
+    Array,
+    Cuts,
+    Ints,
+    as_ids,
+    as_relevance,
+    as_scores,
+    as_starts,
+    check_finite,
+    check_relevance,
+)
+from pipeline.metrics.conventions import Convention, Floats, check_convention, discount_values, gain_values
 from pipeline.metrics.measures import RankedLists, rank_lists, value_per_query
 from pipeline.metrics.ndcg import DEFAULT, ndcg_per_query
 
@@ -44,6 +54,7 @@ def alpha_ndcg_per_query(
 
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; expected a number in [0, 1]")
+    check_convention(convention)
     if convention.ties == "average":
         raise ValueError("alpha-NDCG does not average ties; choose a convention with ties 'stable', 'worst' or 'best'")
     truth = as_relevance(relevance)
@@ -176,7 +187,7 @@ def ndcg_by_stratum(
     of a stratum come among all; queries without one are empty.
     """
     truth = as_relevance(relevance)
-    names = np.asarray(strata)
+    names = as_ids(strata, "strata")
     if names.shape != truth.shape:
         raise ValueError(f"there are {len(truth)} relevances and {names.size} strata")
     return {
@@ -199,18 +210,20 @@ def ndcg_by_popularity(
 
     edges (10, 100) give "below 10", "10 to 100" and "from 100", each with (Q,) or (len(k), Q) values.
     """
-    if not edges or any(low >= high for low, high in pairwise(edges)):
-        raise ValueError(f"edges are {list(edges)}; expected numbers that ascend")
+    if not edges or not np.isfinite(edges).all() or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError(f"edges are {list(edges)}; expected finite numbers that ascend")
+    counts = as_scores(popularity, "popularity")
+    check_finite(counts, "popularity")
     middle = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
     names = np.array([f"below {edges[0]:g}", *middle, f"from {edges[-1]:g}"])
-    strata = names[np.searchsorted(edges, np.asarray(popularity), side="right")]
+    strata = names[np.searchsorted(edges, counts, side="right")]
     values = ndcg_by_stratum(scores, relevance, groups, strata, k, convention=convention)
     return {name: values[name] for name in names if name in values}
 
 
 def top_rows(lists: RankedLists) -> tuple[Ints, Ints]:
     """(M,) queries and (M,) rows of all items above the (only) cut-off."""
-    cut = int(lists.cuts[0])
+    cut = lists.cut
     queries = np.repeat(np.arange(len(lists.sizes)), lists.sizes)
     places = np.arange(len(lists.order)) - lists.starts[queries]
     return queries[places < cut], lists.order[places < cut]
@@ -224,7 +237,7 @@ def _per_pair(sums: Floats, sizes: Ints) -> Floats:
 
 
 def _codes(values: npt.ArrayLike, rows: int, name: str) -> Ints:
-    ids = np.asarray(values)
+    ids = as_ids(values, name)
     if ids.shape != (rows,):
         raise ValueError(f"{name} have the shape {ids.shape}; expected ({rows},)")
     _, codes = np.unique(ids, return_inverse=True)

@@ -32,7 +32,7 @@ from pipeline.metrics.arrays import (
     full_relevance,
     listed_cuts,
 )
-from pipeline.metrics.conventions import TIES, Convention, Floats, gain_values
+from pipeline.metrics.conventions import MAX_GRADE, TIES, Convention, Floats, check_choice, gain_values
 from pipeline.metrics.ndcg import DEFAULT
 
 
@@ -49,6 +49,13 @@ class RankedLists:
     @property
     def sizes(self) -> Ints:
         return np.diff(self.starts)
+
+    @property
+    def cut(self) -> int:
+        """The only cut-off. Raises ValueError where several were given."""
+        if self.several:
+            raise ValueError("k is a sequence; expected one cut-off, or None")
+        return int(self.cuts[0])
 
     def measured(self, measure: str, values: Array, weights: Floats | None = None) -> Floats:
         """(C, Q) of a measure of `places.MEASURES` over the values (N,) of the rows in input order."""
@@ -88,6 +95,7 @@ def rank_lists(
     """The lists that the scores make; `values` (N,) rank tied items under "worst" and "best"."""
     from pipeline.metrics import ordering
 
+    check_choice("ties", ties, TIES)
     score = as_scores(scores)
     check_finite(score, "scores")
     starts = as_starts(groups, len(score))
@@ -349,6 +357,8 @@ def _asked(k: Cuts, lists: RankedLists) -> Ints:
 
 
 def _chances(relevance: npt.ArrayLike, max_grade: float) -> Floats:
+    if not 0 <= max_grade <= MAX_GRADE:
+        raise ValueError(f"max_grade is {max_grade}; expected a number from 0 to {MAX_GRADE:g}")
     grades = np.maximum(np.asarray(relevance, np.float64), 0)
     if grades.size and grades.max() > max_grade:
         index = int(grades.argmax())

@@ -22,10 +22,11 @@ from pipeline.metrics.arrays import (
     as_starts,
     check_finite,
     check_relevance,
+    check_single,
     full_relevance,
     largest_relevance,
 )
-from pipeline.metrics.conventions import Convention, Floats, discount_values, gain_values
+from pipeline.metrics.conventions import Convention, Floats, check_convention, discount_values, gain_values
 from pipeline.metrics.retrieved import expected_ndcg
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def ndcg(
     ideal: relevances of all known items of the query, retrieved or not (see `ndcg_per_query`).
     Raises ValueError naming the offending index.
     """
+    check_single(k)
     rows = len(np.atleast_1d(scores))
     if not rows:
         raise ValueError("scores is empty; expected at least one item")
@@ -107,6 +109,7 @@ def cg_per_query(
     threads: int = 1,
 ) -> Floats:
     """CG@k of Q queries: the sum of the gains of the first k items, whatever their positions."""
+    check_convention(convention)
     undiscounted = dataclasses.replace(convention, discount="none")
     return _evaluate(scores, relevance, groups, k, undiscounted, None, threads, normalise=False)
 
@@ -127,6 +130,7 @@ def ndcg_of_items(
     duplicates: what to do with an id that is ranked twice: "error" raises, "first" counts its first place
         and closes the gaps.
     """
+    check_single(k)
     items = _without_duplicates(ranked, duplicates)
     grades = relevance if isinstance(relevance, Mapping) else dict.fromkeys(relevance, 1)
     known = as_relevance(list(grades.values()))
@@ -173,6 +177,7 @@ def _evaluate(
 ) -> Floats:
     from pipeline.metrics import kernels
 
+    check_convention(convention)
     score, truth = as_scores(scores), as_relevance(relevance)
     if len(score) != len(truth):
         raise ValueError(f"there are {len(score)} scores and {len(truth)} relevances")

@@ -169,3 +169,24 @@ def test_ndcg_by_popularity_cuts_at_the_edges():
     np.testing.assert_allclose(values["10 to 100"], [1 / log2(4), np.nan, np.nan])
     with pytest.raises(ValueError, match=r"edges are \[100, 10\]"):
         ndcg_by_popularity(SCORES, relevance, GROUPS, popularity, (100, 10))
+    with pytest.raises(ValueError, match=r"edges are \[10, nan\]"):
+        ndcg_by_popularity(SCORES, relevance, GROUPS, popularity, (10, math.nan), 3)
+    with pytest.raises(ValueError, match=r"popularity\[0\] is nan"):
+        ndcg_by_popularity(SCORES, relevance, GROUPS, [math.nan, *popularity[1:]], (10, 100), 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("categories", lambda ids: category_diversity_per_query([2, 1], ids, [2])),
+        ("items", lambda ids: coverage([2, 1], ids, [2], catalogue_size=2)),
+        ("items", lambda ids: personalisation([2, 1], ids, [1, 1])),
+        ("subtopics", lambda ids: alpha_ndcg_per_query([2, 1], [0, 1], [2], ids)),
+        ("strata", lambda ids: ndcg_by_stratum([2, 1], [0, 1], [2], ids)),
+    ],
+)
+def test_none_and_mixed_ids_are_refused_by_index(name, call):
+    with pytest.raises(ValueError, match=rf"{name}\[1\] is None; expected an id"):
+        call(["a", None])
+    with pytest.raises(ValueError, match=rf"{name}\[1\] is 1; expected ids of one type"):
+        call(np.array(["a", 1], object))

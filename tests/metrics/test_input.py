@@ -8,7 +8,21 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.metrics import PRESETS, Convention, gain_values, ndcg, ndcg_of_items, ndcg_per_query
+from pipeline.metrics import (
+    PRESETS,
+    Convention,
+    alpha_ndcg_per_query,
+    auc_per_query,
+    category_diversity_per_query,
+    cg_per_query,
+    coverage,
+    gain_values,
+    ndcg,
+    ndcg_bounds,
+    ndcg_of_items,
+    ndcg_per_query,
+    recall_per_query,
+)
 
 NAN, INF = float("nan"), float("inf")
 
@@ -160,6 +174,45 @@ def test_illegal_conventions_are_refused(fields, message):
 def test_unknown_preset_lists_the_known_ones():
     with pytest.raises(ValueError, match="convention is 'lgbm'; expected one of lightgbm, xgboost, "):
         Convention.named("lgbm")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ndcg([1, 2], [0, 1], convention="sklearn"),
+        lambda: ndcg_of_items(["a"], ["a"], convention="sklearn"),
+        lambda: cg_per_query([1, 2], [0, 1], [2], convention="sklearn"),
+        lambda: recall_per_query([1, 2], [0, 1], [2], convention="sklearn"),
+        lambda: auc_per_query([1, 2], [0, 1], [2], convention="sklearn"),
+        lambda: alpha_ndcg_per_query([1, 2], [0, 1], [2], [0, 1], convention="sklearn"),
+        lambda: ndcg_bounds([1, 2], [0, 1], tolerance=0.1, convention="sklearn"),
+    ],
+)
+def test_the_name_of_a_convention_is_none(call):
+    with pytest.raises(ValueError, match=r"convention is 'sklearn'; expected a Convention, such as Convention\.named"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda k: ndcg([1, 2], [0, 1], k),
+        lambda k: ndcg_of_items(["a"], ["a"], k),
+        lambda k: ndcg_bounds([1, 2], [0, 1], k, tolerance=0.1),
+        lambda k: category_diversity_per_query([1, 2], [0, 1], [2], k),
+        lambda k: coverage([1, 2], [0, 1], [2], k, catalogue_size=2),
+    ],
+)
+def test_one_value_has_one_cutoff(call):
+    for k in ([1, 2], [1]):
+        with pytest.raises(ValueError, match=r"k is .*; expected one cut-off, or None"):
+            call(k)
+
+
+def test_an_ideal_is_a_pair():
+    for ideal, message in (([1], "ideal is no pair"), (([1],), "ideal is no pair"), ([1, 2], "ideal has 0 dimensions")):
+        with pytest.raises(ValueError, match=message):
+            ndcg_per_query([1, 2], [0, 1], [2], ideal=ideal)
 
 
 @pytest.mark.parametrize("name", PRESETS)

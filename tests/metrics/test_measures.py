@@ -110,6 +110,17 @@ def test_grades_above_the_scale_are_refused():
         err_per_query(BY_POSITION, GRADED, [10], max_grade=2)
 
 
+@pytest.mark.parametrize("max_grade", [2000, -1, math.nan, math.inf])
+def test_scales_have_an_end(max_grade):
+    with pytest.raises(ValueError, match=r"max_grade is .*; expected a number from 0 to 996"):
+        err_per_query([2, 1], [1, 0], [2], max_grade=max_grade)
+
+
+def test_unknown_ties_are_refused():
+    with pytest.raises(ValueError, match="ties is 'foo'; expected one of average, stable"):
+        value_per_query([2, 1], [1, 0], [2], ties="foo")
+
+
 @pytest.mark.parametrize("k", [3, 10, None])
 def test_nerr_looks_at_the_whole_ideal_whatever_else_is_in_the_batch(k):
     best = 1 / 2 + 1 / 4 / 2 + 1 / 8 / 3
