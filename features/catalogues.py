@@ -8,7 +8,7 @@ import polars as pl
 
 from features.columns import CREATED_AT, ITEM, QUERY, TIMESTAMP, USER, VALID_FROM
 from features.errors import DataError
-from features.events import rename_columns, require_columns
+from features.events import rename_columns, require_columns, stack_tables
 from features.names import listed
 from features.normalise import normalise_ids, normalise_times
 from features.sources import Sources, read_tables
@@ -52,7 +52,7 @@ def _read_catalogue(
         present = {key: theirs for key, theirs in own.items() if theirs in table.columns}
         require_columns(name, table, present, ours[:1])
         parts.append(_typed(name, rename_columns(table, present, ours), ours, time_unit))
-    stacked = pl.concat(parts, how="diagonal_relaxed")
+    stacked = stack_tables(parts)
     keys = [ours[0], *(name for name in (VALID_FROM,) if name in stacked.columns)]
     _check_unique(stacked, keys)
     return stacked.sort(keys)
@@ -73,6 +73,8 @@ def _typed(name: str, table: pl.DataFrame, ours: tuple[str, ...], time_unit: str
             columns.append(times.alias(column.name))
         elif column.name in ours:
             columns.append(normalise_ids(column, what=what))
+        elif column.dtype in (pl.Categorical, pl.Enum):
+            columns.append(column.cast(pl.String))
         elif isinstance(column.dtype, pl.Datetime) or column.dtype == pl.Date:
             columns.append(normalise_times(column, unit=None, what=what)[0].alias(column.name))
     return table.with_columns(columns)

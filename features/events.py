@@ -14,6 +14,7 @@ import polars as pl
 
 from features.columns import EVENT, ITEM, POSITION, PRIVATE, QUERY, RULE, SESSION, TIMESTAMP, USER, VALUE
 from features.errors import DataError
+from features.fixed import FIXED_POINT
 from features.names import listed, nearest
 from features.normalise import normalise_ids, normalise_times
 from features.sources import Sources, read_tables
@@ -25,7 +26,9 @@ RULES: Final = {
     "null_event": "the kind of event is missing",
     "value_not_finite": "the value is NaN or infinite (write null where there is none)",
     "value_negative": "the value is below 0",
+    "value_too_large": "the value is above 10^12, of which ten-thousandths cannot be summed",
     "position_below_1": "the position is below 1, or not whole",
+    "position_too_large": "the position is above 2^31 - 1",
     "duplicate": "the same row stands in the log already, and is kept once",
 }
 """Every rule, in the order of checking: a row is counted under the first that it breaks."""
@@ -33,6 +36,10 @@ RULES: Final = {
 _IDS: Final = (QUERY, USER, ITEM, SESSION)
 _REQUIRED: Final = (ITEM, TIMESTAMP, EVENT)
 _OURS: Final = (TIMESTAMP, QUERY, USER, ITEM, EVENT, POSITION, VALUE, SESSION)
+_MAX_VALUE: Final = 10**12
+_MAX_SUM: Final = 2**63 // FIXED_POINT
+"""Sums of values are Int64 in ten-thousandths."""
+_MAX_POSITION: Final = 2**31 - 1
 _SOURCE: Final = "source"
 _ROW: Final = "row"
 
@@ -44,8 +51,9 @@ class EventLog:
     `events`: the good rows, sorted on all columns, time first, so that no order of input can matter. Columns: `item`
     (Int64 or String), `timestamp` (UTC, microseconds), `event` (Enum of the kinds found, sorted), where logged `query`,
     `user`, `session` (ids, may be null), `position` (Int32, 1 = top), `value` (Float64), and the fields.
-    `rejected`: `rule`, `source`, `row` (from 0 in its source) and the row as it was read, as text; duplicates as they
-    were understood. `counts`: rows per rule, without zeros. `read`: rows in all.
+    `rejected`: `rule`, `source`, `row` (from 0 in its source) and the row as it was read, as text, a field of such a
+    name with `_field` after it; duplicates as they were understood. `counts`: rows per rule, without zeros. `read`:
+    rows in all.
     """
 
     events: pl.DataFrame
@@ -80,6 +88,7 @@ def read_events(
         for name, table in read_tables(sources, text=ids)
     ]
     good = _stack([part.good for part in parts])
+    _check_sum(good)
     read = sum(part.good.height + part.bad.height for part in parts)
     events, duplicates = _split_duplicates(_sort(good))
     rejected = pl.concat([*(part.bad for part in parts), duplicates], how="diagonal")
@@ -110,7 +119,7 @@ def require_columns(name: str, table: pl.DataFrame, mapping: Mapping[str, str], 
 
 def is_scalar(dtype: pl.DataType) -> bool:
     """Whether a column of this type can be a field: numbers, text, booleans and times."""
-    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Null))
+    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Null, pl.Duration, pl.Time))
 
 
 def rename_columns(table: pl.DataFrame, mapping: Mapping[str, str], ours: tuple[str, ...]) -> pl.DataFrame:
@@ -145,9 +154,20 @@ def _validate(name: str, raw: pl.DataFrame, time_unit: str | None) -> _Part:
     typed = raw.with_columns(times.alias(TIMESTAMP), *_typed_columns(name, raw))
     broken = _first_broken(typed, outside)
     is_bad = broken.is_not_null()
-    bad = raw.with_row_index(_ROW).filter(is_bad).cast(pl.String, strict=False).cast({_ROW: pl.Int64})
-    why = [broken.filter(is_bad).alias(RULE), pl.repeat(name, bad.height, eager=True).alias(_SOURCE)]
-    return _Part(typed.filter(~is_bad), bad.select(*why, pl.all()))
+    bad = raw.filter(is_bad)
+    places = is_bad.arg_true().cast(pl.Int64).alias(_ROW)
+    why = [broken.filter(is_bad).alias(RULE), pl.repeat(name, bad.height, eager=True).alias(_SOURCE), places]
+    return _Part(typed.filter(~is_bad), _as_text(bad).select(*why, pl.all()))
+
+
+def _as_text(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rejected rows; what we say of them stands under the plain names."""
+    return rows.select(
+        column.cast(pl.String, strict=False).alias(
+            f"{column.name}_field" if column.name in (RULE, _SOURCE, _ROW) else column.name
+        )
+        for column in rows
+    )
 
 
 def _typed_columns(name: str, raw: pl.DataFrame) -> Iterator[pl.Series]:
@@ -156,6 +176,10 @@ def _typed_columns(name: str, raw: pl.DataFrame) -> Iterator[pl.Series]:
         if column.name in _IDS:
             yield normalise_ids(column, what=what)
         elif column.name == EVENT:
+            if not is_scalar(column.dtype):
+                raise DataError(f"{what} is of type {column.dtype}", expected="text", fix="map another column")
+            yield column.cast(pl.String)
+        elif column.dtype in (pl.Categorical, pl.Enum):
             yield column.cast(pl.String)
         elif column.name in (VALUE, POSITION):
             yield _number(column, what)
@@ -181,7 +205,9 @@ def _first_broken(typed: pl.DataFrame, outside: pl.Series) -> pl.Series:
         "null_event": pl.col(EVENT).is_null(),
         "value_not_finite": ~value.is_finite(),
         "value_negative": value < 0,
+        "value_too_large": value > _MAX_VALUE,
         "position_below_1": ~whole,
+        "position_too_large": position > _MAX_POSITION,
     }
     rules = [pl.when(condition).then(pl.lit(rule)) for rule, condition in breaks.items()]
     return typed.select(pl.coalesce(rules).alias(RULE)).to_series()
@@ -195,7 +221,7 @@ def _stack(tables: list[pl.DataFrame]) -> pl.DataFrame:
             tables = [
                 table.with_columns(pl.col(name).cast(pl.String)) if name in table.columns else table for table in tables
             ]
-    stacked = pl.concat(tables, how="diagonal_relaxed")
+    stacked = stack_tables(tables)
     if stacked.is_empty():
         return stacked
     kinds = pl.Enum(stacked[EVENT].unique().sort())
@@ -203,6 +229,30 @@ def _stack(tables: list[pl.DataFrame]) -> pl.DataFrame:
     if POSITION in stacked.columns:
         casts.append(pl.col(POSITION).cast(pl.Int32))
     return stacked.with_columns(casts)
+
+
+def stack_tables(tables: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all tables; DataError where a column is of types that have nothing in common."""
+    try:
+        return pl.concat(tables, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        types = {name: {str(t.schema[name]) for t in tables if name in t.columns} for t in tables for name in t.columns}
+        differ = [f"{name} ({', '.join(sorted(found))})" for name, found in types.items() if len(found) > 1]
+        raise DataError(
+            f"the files disagree about the type of {listed(differ)}",
+            expected="one type in all files",
+            fix="write them alike",
+        ) from error
+
+
+def _check_sum(events: pl.DataFrame) -> None:
+    total = float(events[VALUE].sum()) if VALUE in events.columns else 0.0
+    if total >= _MAX_SUM:
+        raise DataError(
+            f"the values of the log sum to {total:.3g}",
+            expected=f"less than {_MAX_SUM:.3g}, so that every sum of ten-thousandths is exact",
+            fix="count in a larger unit, such as thousands",
+        )
 
 
 def _sort(events: pl.DataFrame) -> pl.DataFrame:
@@ -214,7 +264,7 @@ def _sort(events: pl.DataFrame) -> pl.DataFrame:
 def _split_duplicates(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Each row once, and the surplus; equal rows are neighbours."""
     repeated = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
-    surplus = events.filter(repeated).with_columns(pl.all().cast(pl.String))
+    surplus = _as_text(events.filter(repeated))
     return events.filter(~repeated), surplus.select(pl.lit("duplicate").alias(RULE), pl.all())
 
 

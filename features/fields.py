@@ -13,6 +13,7 @@ from features.columns import CREATED_AT
 from features.context import MICROSECONDS_PER_DAY, Context, Feature
 from features.description import Field
 from features.errors import DataError
+from features.events import is_scalar
 from features.normalise import TIME
 from features.spec import FeatureSpec
 
@@ -62,7 +63,10 @@ def _number(context: Context, read: Read, name: str) -> pl.Series:
 
 
 def _category(context: Context, read: Read, name: str) -> pl.Series:
-    return read(context, name)
+    levels = read(context, name)
+    if not is_scalar(levels.dtype) and levels.dtype != pl.Null:
+        raise DataError(f"field {name!r} is of type {levels.dtype}", expected="levels", fix="keep its type as it was")
+    return levels
 
 
 def _age(context: Context, read: Read, name: str) -> pl.Series:

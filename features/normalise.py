@@ -81,7 +81,9 @@ def _from_datetimes(times: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
         stored = times.to_physical() if isinstance(dtype, pl.Datetime) else utc.to_physical()
         likely = _likely_unit(stored)
         fix = f"keep them as numbers: they look like {likely}" if likely else "check the column"
-        raise _out_of_range(what, f"datetimes like {utc.drop_nulls()[0]:%Y-%m-%d %H:%M:%S}", fix)
+        raise _out_of_range(
+            what, f"datetimes like {utc.drop_nulls().head(1).dt.strftime('%Y-%m-%d %H:%M:%S').item()}", fix
+        )
     return utc, outside
 
 
@@ -90,10 +92,7 @@ def _from_numbers(times: pl.Series, unit: str | None, what: str) -> tuple[pl.Ser
         raise DataError(
             f"the time unit {unit!r}", expected=f"one of {', '.join(PER_SECOND)}", fix="declare one of these"
         )
-    if times.dtype == pl.Null:
-        times = times.cast(pl.Int64)
-    if times.dtype.is_float():
-        times = times.set(~times.is_finite(), None)
+    times = _wide(times)
     likely = _likely_unit(times)
     used = unit or likely or "s"
     outside = _outside(times, used)
@@ -104,12 +103,18 @@ def _from_numbers(times: pl.Series, unit: str | None, what: str) -> tuple[pl.Ser
     return _microseconds(times.set(outside, None), used).cast(TIME), outside
 
 
+def _wide(times: pl.Series) -> pl.Series:
+    """Numbers of any width as Int64, or Float64 where there are fractions; null where they are none."""
+    fractions = times.dtype.is_float() or (isinstance(times.dtype, pl.Decimal) and times.dtype.scale > 0)
+    wide = times.cast(pl.Float64 if fractions else pl.Int64, strict=False)
+    return wide.set(~wide.is_finite(), None)
+
+
 def _microseconds(times: pl.Series, unit: str) -> pl.Series:
     per_second = PER_SECOND[unit]
     if times.dtype.is_float():
-        return (times.cast(pl.Float64) * (10**6 / per_second)).round().cast(pl.Int64)
-    whole = times.cast(pl.Int64)
-    return whole // (per_second // 10**6) if per_second > 10**6 else whole * (10**6 // per_second)
+        return (times * (10**6 / per_second)).round().cast(pl.Int64)
+    return times // (per_second // 10**6) if per_second > 10**6 else times * (10**6 // per_second)
 
 
 def _outside(numbers: pl.Series, unit: str) -> pl.Series:

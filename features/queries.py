@@ -12,6 +12,7 @@ import polars as pl
 from features.columns import QUERY, QUERY_ORDER, SESSION, TIMESTAMP, USER, private
 from features.errors import DataError
 from features.log import align_ids
+from features.normalise import normalise_ids
 
 _ASKED: Final = private("asked")
 _SEVERAL: Final = private("several")
@@ -40,14 +41,15 @@ def queries_by_id(events: pl.DataFrame, table: pl.DataFrame | None = None) -> Qu
     return _collect(events, table)
 
 
-def queries_by_session(events: pl.DataFrame, *, gap: timedelta | None = None) -> Queries:
-    """Sessions: those that the log names in `session`, or, with a `gap`, of each user until a longer silence.
+def queries_by_session(events: pl.DataFrame, *, gap: timedelta | None = None, column: str = SESSION) -> Queries:
+    """Sessions: those that the log names in `column`, or, with a `gap`, of each user until a longer silence.
 
     A silence of exactly `gap` does not end a session. Events without a user have no session where a gap makes it.
     """
     if gap is None:
-        _require(events, SESSION, "queries.by = 'session' without a gap")
-        return _collect(events.with_columns(pl.col(SESSION).alias(QUERY)))
+        _require(events, column, "queries.by = 'session' without a gap")
+        named = normalise_ids(events[column], what=f"{column} of the log")
+        return _collect(events.with_columns(named.alias(QUERY)))
     _require(events, USER, "queries.by = 'session' with a gap")
     return _collect(events.with_columns(_session_ids(events, gap)))
 

@@ -16,9 +16,10 @@ import polars as pl
 
 from features.columns import EVENT, ITEM, QUERY, RELEVANCE, TIMESTAMP, VALUE, private
 from features.errors import DataError
+from features.fixed import from_fixed, to_fixed
 from features.log import require_kinds
 from features.queries import Queries
-from features.windows import Floats, from_fixed, to_fixed
+from features.windows import Floats
 
 _ASKED: Final = private("asked")
 _TARGET: Final = "target"

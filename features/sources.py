@@ -34,6 +34,10 @@ def _expand(source: str | Path) -> list[Path]:
     path = Path(source)
     if path.is_file():
         return [path]
+    if path.is_dir():
+        raise DataError(
+            f"{source} is a folder", expected="a file, or a glob", fix=f"name its files, as in {path}/*.parquet"
+        )
     paths = sorted(found for found in Path(path.anchor).glob(str(path.relative_to(path.anchor))) if found.is_file())
     if not paths:
         raise DataError(f"no file at {source}", expected="a file, or a glob that matches some", fix="check the path")
@@ -78,7 +82,8 @@ def _read_json_lines(path: Path, _text: Collection[str]) -> pl.DataFrame:
 
 
 def _infer_type(strings: pl.Series) -> pl.Series:
-    """Int64, else Float64, else Boolean where every value reads as one; strings otherwise."""
+    """Int64, else Float64, else Boolean where every value reads as one; strings otherwise. An empty cell is null."""
+    strings = strings.set(strings == "", None)
     for dtype in (pl.Int64, pl.Float64):
         numbers = strings.cast(dtype, strict=False)
         if numbers.null_count() == strings.null_count():

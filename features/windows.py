@@ -22,6 +22,7 @@ import polars as pl
 
 from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE, private
 from features.durations import in_microseconds
+from features.fixed import from_fixed, to_fixed
 from features.log import event_kinds
 
 Ints = npt.NDArray[np.int64]
@@ -33,21 +34,8 @@ Kinds = tuple[str, ...] | None
 
 NOBODY: Final = -1
 """The code of a missing entity, such as an anonymous user: it has no history, and no value."""
-FIXED_POINT: Final = 10_000
-"""Money and seconds are summed in steps of a ten-thousandth."""
-
 _ARRIVAL: Final = private("arrival")
 _ROW: Final = private("row")
-
-
-def to_fixed(values: pl.Expr) -> pl.Expr:
-    """Numbers -> Int64 in ten-thousandths, the nearest."""
-    return (values * FIXED_POINT).round().cast(pl.Int64)
-
-
-def from_fixed(values: Ints) -> Floats:
-    """(N,) ten-thousandths -> (N,) Float64, each the nearest to the true quotient."""
-    return values / FIXED_POINT
 
 
 def _arrival(delay: Mapping[str, timedelta]) -> pl.Expr:

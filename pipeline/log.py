@@ -184,8 +184,7 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
 def _queries(config: Config, log: Log) -> Queries:
     rule = config.queries
     if rule.by == "session":
-        named = log.events.rename({rule.column: SESSION}) if rule.column else log.events
-        return queries_by_session(named, gap=None if rule.column else rule.gap)
+        return queries_by_session(log.events, gap=None if rule.column else rule.gap, column=rule.column or SESSION)
     if rule.by == "user_day":
         return queries_by_user_day(log.events)
     if rule.by == "table":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from features.errors import DataError
 from features.events import RULES, read_events
+from features.queries import queries_by_id
+from features.relevance import tier_relevance
+from features.windows import as_of
 from tests.features.factories import EVENT_SCHEMA, KINDS, at, events_frame
 
 CSV = "item,timestamp,event,value\n1,1704067200,click,\n2,1704067201,buy,9.5\n"
@@ -96,6 +99,8 @@ def test_events_when_rows_come_in_any_order_then_the_same_log(data):
         ("value_negative", "value", -1.0),
         ("position_below_1", "position", 0),
         ("position_below_1", "position", 1.5),
+        ("position_too_large", "position", 2**31),
+        ("value_too_large", "value", 1e14),
     ],
 )
 def test_events_when_a_row_breaks_a_rule_then_it_is_set_aside_with_the_rule(rule, column, bad):
@@ -193,3 +198,63 @@ def test_events_when_in_microseconds_declared_as_seconds_then_the_unit_is_named(
 
 def test_schema_of_factory_when_read_then_known():
     assert set(read_events(events_frame([{"item": 1, "hour": 0, "event": "click"}])).events.columns) == {*EVENT_SCHEMA}
+
+
+def test_values_when_their_sum_would_wrap_round_then_refused():
+    row = {"item": 1, "event": "buy", "value": 1e12}
+    rows = [{**row, "timestamp": at(number)} for number in range(923)]
+    assert read_events(pl.DataFrame(rows[:922])).events.height == 922 == int(2**63 / 10_000 / 1e12)
+    with pytest.raises(DataError, match=r"the values of the log sum to 9.23e\+14; expected less than 9.22e\+14"):
+        read_events(pl.DataFrame(rows))
+
+
+@pytest.mark.parametrize("name", ["source", "row", "rule", "asked", "arrival", "several", "ever", "of_table", "place"])
+def test_fields_when_called_like_a_column_of_our_own_workings_then_kept(name):
+    frame = log_of(user=[1, 2, 2], item=[5, None, 5], query=[1, 1, 1]).with_columns(pl.lit("ad").alias(name))
+    log = read_events(pl.concat([frame, frame.head(1)]), max_rejected=0.5)
+    assert log.counts == {"null_item": 1, "duplicate": 1}
+    assert log.events[name].to_list() == ["ad", "ad"]
+    field = f"{name}_field" if name in ("source", "row", "rule") else name
+    assert log.rejected[field].to_list() == ["ad", "ad"]
+    queries = queries_by_id(log.events, pl.DataFrame({"query": [1], name: ["x"]}))
+    assert queries.frame[name].to_list() == ["x"]
+    assert tier_relevance(queries, {"click": 1}).frame.height == 1
+    items = pl.DataFrame({"item": [5], "valid_from": [at(0)], name: ["red"]})
+    assert as_of(items, "item", log.events.select("item", "timestamp"))[name].to_list() == ["red", "red"]
+
+
+def test_fields_when_they_begin_with_the_mark_of_our_own_columns_then_refused():
+    with pytest.raises(DataError, match="a column is called '~row'; expected names that do not begin with ~"):
+        read_events(log_of(user=[1, 2, 2]).with_columns(pl.lit(1).alias("~row")))
+
+
+def test_csv_when_every_value_is_quoted_then_read_as_without_quotes(tmp_path):
+    frame = log_of(user=[1, None, 2]).with_columns(position=pl.Series([1, None, 2]), badge=pl.Series(["a", None, "b"]))
+    frame.write_csv(tmp_path / "plain.csv")
+    frame.write_csv(tmp_path / "quoted.csv", quote_style="always")
+    plain, quoted = (read_events(tmp_path / f"{name}.csv").events for name in ("plain", "quoted"))
+    assert quoted.equals(plain)
+    assert plain["badge"].null_count() == 1
+
+
+def test_fields_when_durations_then_left_out_and_when_enums_differ_by_file_then_text():
+    frame = log_of(user=[1, 2, 2]).with_columns(pause=pl.lit(timedelta(hours=1)), badge=pl.lit("a"))
+    others = [frame.with_columns(badge=pl.lit("b").cast(dtype)) for dtype in (pl.Enum(["b"]), pl.Categorical)]
+    events = read_events([frame.with_columns(pl.col("badge").cast(pl.Enum(["a"]))), *others, frame]).events
+    assert events.schema["badge"] == pl.String
+    assert "pause" not in events.columns
+
+
+def test_fields_when_files_disagree_about_a_type_then_one_sentence():
+    frame = log_of(user=[1, 2, 2])
+    naive, aware = (frame.with_columns(since=pl.lit(moment)) for moment in (datetime(2024, 1, 1), at(0)))
+    with pytest.raises(DataError, match="the files disagree about the type of since"):
+        read_events([naive, aware])
+
+
+def test_events_when_the_source_is_a_folder_or_the_kind_no_text_then_one_sentence(tmp_path):
+    with pytest.raises(DataError, match="is a folder; expected a file, or a glob"):
+        read_events(tmp_path)
+    for kind in (timedelta(hours=1), ["click"]):
+        with pytest.raises(DataError, match="event in the given frame is of type"):
+            read_events(log_of(user=[1, 2, 2]).with_columns(event=pl.lit(pl.Series([kind])).first()))

@@ -70,6 +70,28 @@ def test_times_when_integers_of_any_unit_then_inferred(moment, unit):
     assert times_of([number], unit) == [expected]
 
 
+WIDE = (pl.Int32, pl.UInt32, pl.Int64, pl.UInt64, pl.Int128)
+
+
+@pytest.mark.parametrize("dtype", [*WIDE, pl.Decimal(20, 0), pl.Decimal(20, 3)])
+@pytest.mark.parametrize("unit", ["s", None])
+def test_times_when_numbers_of_any_width_then_the_same(dtype, unit):
+    times, outside = normalise_times(pl.Series([1_700_000_000, None]).cast(dtype), unit=unit, what="t")
+    assert times.to_list() == [datetime.fromtimestamp(1_700_000_000, UTC), None]
+    assert not outside.any()
+
+
+@pytest.mark.parametrize("dtype", [pl.Int8, pl.Int16, pl.UInt8, pl.UInt16])
+def test_times_when_too_narrow_for_a_time_then_out_of_range(dtype):
+    with pytest.raises(DataError, match="holds numbers like 7"):
+        normalise_times(pl.Series([7], dtype=dtype), unit=None, what="t")
+
+
+def test_times_when_before_the_year_1_then_out_of_range():
+    with pytest.raises(DataError, match="holds datetimes like -0001"):
+        normalise_times(pl.Series(["-0001-01-01"]), unit=None, what="t")
+
+
 def test_times_when_in_any_zone_or_form_then_utc():
     berlin = pl.Series([datetime(2024, 1, 1, 1)]).dt.replace_time_zone("Europe/Berlin")
     for series in (

@@ -124,3 +124,12 @@ def test_queries_when_the_log_lacks_the_column_then_refused():
     for make in (queries_by_id, queries_by_session, queries_by_user_day):
         with pytest.raises(DataError, match=r"the log has no '(query|session|user)'; expected that column"):
             make(events)
+
+
+def test_sessions_when_in_another_column_then_its_names_and_no_floats():
+    events = clean([click(1, badge="s1", price=1.0), click(2, badge="s2")])
+    assert queries_by_session(events, column="badge").frame["query"].to_list() == ["s1", "s2"]
+    with pytest.raises(DataError, match="the log has no 'visit'"):
+        queries_by_session(events, column="visit")
+    with pytest.raises(DataError, match="price of the log is of type Float64; expected ids"):
+        queries_by_session(events, column="price")
