@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ import polars as pl
 
 from features.categories import count_unknown
 from features.columns import ITEM, QUERY, RANK, SCORE, TIMESTAMP
-from features.errors import DataError
+from features.errors import ConfigError, DataError
 from features.table import order_rows
 from pipeline.booster import load_model, predict
 from pipeline.compiled import CompiledModel
@@ -38,11 +39,16 @@ class Scorer:
 
     @classmethod
     def load(cls, folder: Path | str, *, engine: Literal["lightgbm", "c"] = "lightgbm", threads: int = 1) -> Scorer:
-        """Checks the package and loads its model. Raises PackageError.
+        """Checks the package and loads its model. Raises PackageError, ConfigError for an unknown engine or no thread.
 
         `engine` "c" compiles the model here and now: the same scores several times faster, on one thread. Raises
         ExportError where there is no C compiler.
         """
+        if engine not in ("lightgbm", "c"):
+            raise ConfigError(
+                f"engine {engine!r}", expected="lightgbm or c", fix="write engine='c' to compile the model"
+            )
+        _check_count("threads", threads)
         package = load_package(Path(folder))
         if engine == "c":
             return cls(package, CompiledModel.build(parse_model(package.model_text)).score_frame)
@@ -53,17 +59,23 @@ class Scorer:
 
         Category columns hold levels. Raises PackageError for missing columns, DataError for what no feature can be.
         """
+        _check_frame(frame)
         return self.score_features(self.package.schema.encode(frame))
 
     def score_features(self, frame: pl.DataFrame) -> Floats:
         """As `score`, for a frame whose category columns hold codes already."""
+        _check_frame(frame)
         return self.engine(self.package.schema.select(frame))
 
     def rank(self, frame: pl.DataFrame, *, top: int | None = None) -> pl.DataFrame:
         """query, item, rank (1 = best), score: every query's items in order, the best `top` of each.
 
-        Tied scores keep the fixed order of (query, item), whatever the order of the input.
+        Tied scores keep the fixed order of (query, item), whatever the order of the input. Raises ConfigError for a
+        `top` below 1.
         """
+        _check_frame(frame)
+        if top is not None:
+            _check_count("top", top)
         missing = [name for name in (QUERY, ITEM) if name not in frame.columns]
         if missing:
             raise DataError(
@@ -82,9 +94,27 @@ class Scorer:
 
     def unknown_levels(self, frame: pl.DataFrame) -> dict[str, int]:
         """How many rows of `frame` carry a level that training never saw, per category that has any."""
+        _check_frame(frame)
         encoded = self.package.schema.encode(frame)
         counts = {name: count_unknown(encoded[name]) for name in self.package.schema.categorical}
         return {name: count for name, count in counts.items() if count}
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ConfigError(
+            f"{name} is {value!r}", expected="a whole number of at least 1", fix=f"set {name} to 1 or more"
+        )
+
+
+def _check_frame(frame: object) -> None:
+    """A lazy frame would fail deep inside, at its first column."""
+    if not isinstance(frame, pl.DataFrame):
+        raise DataError(
+            f"a {type(frame).__name__} to score",
+            expected="a Polars DataFrame",
+            fix="call collect() on a LazyFrame, or polars.from_pandas on a pandas frame",
+        )
 
 
 def _rank_queries(scored: pl.DataFrame, top: int | None) -> pl.DataFrame:

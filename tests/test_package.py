@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from features.errors import DataError, DatasetError, PackageError
+from features.errors import ConfigError, DataError, DatasetError, PackageError
 from pipeline import commands
 from pipeline.booster import load_model, predict
 from pipeline.metrics import PRESETS, Convention
@@ -261,6 +261,34 @@ def test_no_rows_give_no_ranks(run: Path) -> None:
 def test_rank_needs_query_and_item(run: Path) -> None:
     with pytest.raises(DataError, match="no column item"):
         Scorer.load(run / "package").rank(frame_with_category().drop("item"))
+
+
+@pytest.mark.parametrize("name", ["foo", "C", None])
+def test_an_unknown_engine_is_refused(run: Path, name: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"engine {name!r}; expected lightgbm or c"):
+        Scorer.load(run / "package", engine=name)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True])
+def test_counts_below_one_are_refused(run: Path, count: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"threads is {count}; expected a whole number of at least 1"):
+        Scorer.load(run / "package", threads=count)
+    with pytest.raises(ConfigError, match=rf"top is {count}; expected a whole number of at least 1"):
+        Scorer.load(run / "package").rank(frame_with_category(), top=count)
+
+
+def test_only_a_data_frame_is_scored(run: Path) -> None:
+    scorer, frame = Scorer.load(run / "package"), frame_with_category()
+    ways: tuple[Callable[[Any], object], ...] = (
+        scorer.score,
+        scorer.score_features,
+        scorer.rank,
+        scorer.unknown_levels,
+    )
+    for given, name in ((frame.lazy(), "LazyFrame"), ({"a": [1.0]}, "dict")):
+        for way in ways:
+            with pytest.raises(DataError, match=rf"a {name} to score; expected a Polars DataFrame; call collect"):
+                way(given)
 
 
 def test_the_scorer_needs_no_training_code() -> None:
