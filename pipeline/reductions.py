@@ -78,8 +78,8 @@ def bootstrap_interval(
     """
     if not isinstance(repetitions, int) or repetitions < 1:
         raise ValueError(f"repetitions is {repetitions!r}; expected a whole number of at least 1")
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; expected a share between 0 and 1")
+    if not 0 < level <= 1:
+        raise ValueError(f"level is {level}; expected a share above 0, at most 1")
     known, weight = _evaluable(values, weights)
     if not known.size or weight.sum() <= 0:
         return Interval(None, None, None, 0)

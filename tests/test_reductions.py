@@ -53,7 +53,7 @@ def test_interval_of_nothing_is_null():
     ("values", "options", "message"),
     [
         ([1, 2], {"repetitions": 0}, "repetitions is 0; expected a whole number of at least 1"),
-        ([1, 2], {"level": 1.5}, r"level is 1\.5; expected a share between 0 and 1"),
+        ([1, 2], {"level": 1.5}, r"level is 1\.5; expected a share above 0, at most 1"),
         ([1, 2], {"level": NAN}, "level is nan"),
         ([1, float("inf")], {}, r"values\[1\] is inf; expected a finite number"),
     ],
@@ -61,6 +61,11 @@ def test_interval_of_nothing_is_null():
 def test_intervals_that_cannot_be_are_refused(values, options, message):
     with pytest.raises(ValueError, match=message):
         bootstrap_interval(values, **options)
+
+
+def test_the_interval_of_level_one_is_all_that_was_drawn():
+    interval = bootstrap_interval([0, 1], level=1)
+    assert (interval.low, interval.high) == (0, 1)
 
 
 @pytest.mark.parametrize(
