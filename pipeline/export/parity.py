@@ -113,9 +113,11 @@ def in_words(report: Mapping[str, Any]) -> str:
     if report["allowed_abs_diff"] == 0:
         return f"exact on {rows}"
     order = report["order"]["examples"]
+    blind = report["rows_the_target_cannot_tell_apart"]
+    left_out = f"; {blind:,} made-up rows left out, too near a threshold for {report['format']}: see its README.md"
     return (
         f"same leaves on {rows}, scores within {report['max_abs_diff']:.1e}; of {order['pairs']:,} pairs of examples "
-        f"{order['swapped']} swapped and {order['merged']} merged by rounding"
+        f"{order['swapped']} swapped and {order['merged']} merged by rounding{left_out if blind else ''}"
     )
 
 

@@ -53,18 +53,35 @@ def write(model: ExportModel, folder: Path, version: str | None) -> None:
     large = (folder / MODEL).stat().st_size > ZOOKEEPER_BYTES
     if large:
         write_json(folder / WRAPPER, _wrapper(model), indent=1)
-    write_readme(folder, "A ranking model for Solr", _README.format(upload=_LARGE if large else _SMALL))
+    upload = _LARGE if large else _SMALL
+    write_readme(folder, "A ranking model for Solr", _README.format(upload=upload, blind=_blind_words(model, names)))
 
 
 def blind(model: ExportModel, rows: Floats) -> Bools:
     """(N,) rows with a value so near zero that Solr's slack cannot tell on which side of a threshold it lies."""
     found = np.zeros(len(rows), bool)
+    for feature, low, high in _blind_ranges(model):
+        found |= (rows[:, feature] > low) & (rows[:, feature] <= high)
+    return found
+
+
+def _blind_ranges(model: ExportModel) -> list[tuple[int, np.float32, np.float32]]:
+    """(feature, low, high): values above `low` and up to `high` go left in LightGBM and right in Solr, at one split."""
+    ranges = []
     for feature in model.used:
         wanted, scale = _wanted(model, feature), np.float32(_scale(model, feature))
         reached = (_take_off_slack(wanted * scale) + SLACK) / scale
-        for low, high in zip(reached[reached != wanted], wanted[reached != wanted], strict=True):
-            found |= (rows[:, feature] > low) & (rows[:, feature] <= high)
-    return found
+        moved = reached != wanted
+        ranges += [(feature, low, high) for low, high in zip(reached[moved], wanted[moved], strict=True)]
+    return ranges
+
+
+def _blind_words(model: ExportModel, names: dict[str, str]) -> str:
+    lines = [
+        f"- `{names[model.names[feature]]}`: above {low:.9g}, up to {high:.9g}"
+        for feature, low, high in _blind_ranges(model)
+    ]
+    return "\n".join([_BLIND, *lines]) if lines else ""
 
 
 def _model(model: ExportModel, names: dict[str, str], *, nulls: bool) -> Json:
@@ -229,4 +246,11 @@ names that begin with "query" or "user"): adapt it, then, with SOLR=http://local
 
 A feature that is missing must reach the model as NaN (`defaultValue`, Solr 9.2 and newer). Thresholds are float32,
 less the 1e-6 that Solr adds to each; features with a `norm` are scaled by a power of two, which rounds nothing.
+{blind}
+"""
+
+_BLIND = """
+Where a threshold is all but zero, no float32 plus 1e-6 meets it. These values go the wrong way (right) at such a
+split; no example of the package holds one, and `parity.json` counts the made-up rows that were left out for it
+(`rows_the_target_cannot_tell_apart`):
 """

@@ -14,6 +14,7 @@ import pytest
 from features.errors import ConfigError, ExportError, OutputError
 from pipeline import commands
 from pipeline.export import FORMATS, export_model, export_package
+from pipeline.export.parity import in_words
 from pipeline.package import load_package
 from tests.conftest import Outcome
 from tests.export.models import make_model, resized
@@ -116,7 +117,20 @@ def test_an_example_that_solr_cannot_tell_apart_stops_the_export(tmp_path: Path)
     with pytest.raises(ExportError, match=r"1 example\(s\) of the package hold values that solr cannot tell"):
         export_model(replace(model, text=text, examples=examples), "solr", tmp_path / "out")
     report = export_model(replace(model, text=text), "solr", tmp_path / "out")
-    assert report["rows_the_target_cannot_tell_apart"] > 0
+    count = report["rows_the_target_cannot_tell_apart"]
+    assert count > 0
+    assert in_words(report).endswith(
+        f"; {count:,} made-up rows left out, too near a threshold for solr: see its README.md"
+    )
+    assert "- `item.clicks`: above 0, up to 1.00000002e-35\n" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_nothing_is_said_of_thresholds_near_zero_where_there_are_none(tmp_path: Path) -> None:
+    model = make_model("stump")
+    report = export_model(model, "solr", tmp_path / "out")
+    assert report["rows_the_target_cannot_tell_apart"] == 0
+    assert in_words(report).endswith("merged by rounding")
+    assert "wrong way" not in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_verb_exports_and_says_how_it_was_proven(
