@@ -53,7 +53,7 @@ class FeatureSchema:
             )
         return cls(tuple(sorted(features, key=lambda feature: feature.name)))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(feature.name for feature in self.features)
 
@@ -92,10 +92,12 @@ class FeatureSchema:
 
     def encode(self, frame: pl.DataFrame) -> pl.DataFrame:
         """`frame` with the category columns it has turned from levels (text, integers, booleans) into codes."""
-        present = [
-            feature for feature in self.features if feature.dtype == "category" and feature.name in frame.columns
-        ]
-        return frame.with_columns(_encoded(frame[feature.name], feature) for feature in present) if present else frame
+        encoded = frame.clone()
+        for feature in self.features:
+            if feature.dtype == "category" and feature.name in frame.columns:
+                codes = _encoded(frame[feature.name], feature)
+                encoded.replace_column(frame.get_column_index(feature.name), codes)
+        return encoded
 
 
 @dataclass(frozen=True)
