@@ -277,6 +277,8 @@ def _train_into(folder: Path, config: Config, title: str) -> None:
             on_round=lambda done, value: advance(done, f"ndcg@{config.train_k} {value:.4f}"),
         )
     print_run(run)
+    for sentence in slice_sentences(run.metrics):
+        console.print(sentence, markup=False)
     write_run(folder, run)
     write_page(folder / REPORT, run_page(run, find(run), title))
 
@@ -300,8 +302,6 @@ def print_run(run: Run) -> None:
     LOG.info("Kept %s trees; LightGBM's ndcg and ours differ by at most %.1g.", run.ranker.best_iteration, difference)
     console.print(result_table(run.metrics))
     console.print(result_caption(run.metrics), markup=False)
-    for sentence in slice_sentences(run.metrics):
-        console.print(sentence, markup=False)
 
 
 def load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:

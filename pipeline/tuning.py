@@ -37,7 +37,7 @@ from pipeline.tune import (
 
 BEST, TRIALS = "best.toml", "trials.parquet"
 DEFAULT = "default"
-PLAIN_LINES = 5
+PLAIN_LINES = 3
 """In a pipe, a search says so many times how far it is."""
 
 
