@@ -76,7 +76,8 @@ class Scorer:
         _check_frame(frame)
         if top is not None:
             _check_count("top", top)
-        missing = [name for name in (QUERY, ITEM) if name not in frame.columns]
+        columns = frame.columns
+        missing = [name for name in (QUERY, ITEM) if name not in columns]
         if missing:
             raise DataError(
                 f"no column {' and '.join(missing)}",
@@ -89,7 +90,7 @@ class Scorer:
             best = order[:top]
             rank = pl.Series(RANK, np.arange(1, len(best) + 1, dtype=np.uint32))
             return pl.DataFrame([frame[QUERY][best], frame[ITEM][best], rank, pl.Series(SCORE, scores[best])])
-        keys = [name for name in (QUERY, ITEM, TIMESTAMP) if name in frame.columns]
+        keys = [name for name in (QUERY, ITEM, TIMESTAMP) if name in columns]
         return _rank_queries(frame[keys].with_columns(pl.Series(SCORE, scores, dtype=pl.Float64)), top)
 
     def unknown_levels(self, frame: pl.DataFrame) -> dict[str, int]:
