@@ -12,13 +12,13 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import POSITION, SCORE
-from pipeline.config import Monitor
 from pipeline.dataset import RankingDataset
 from pipeline.drift import Days, Histogram, daily_counts, shares
 from pipeline.metrics import Convention, ndcg_per_query
 from pipeline.reductions import Interval, bootstrap_interval
 from pipeline.results import query_users
 from pipeline.scorer import Scorer
+from pipeline.settings import Monitor
 
 Floats = npt.NDArray[np.float64]
 

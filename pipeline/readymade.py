@@ -17,9 +17,10 @@ from features.errors import ConfigError, DataError, DatasetError
 from features.normalise import normalise_ids, normalise_times
 from features.spec import FeatureSpec
 from features.table import Table
-from pipeline.config import Config, Data
+from pipeline.config import Config
 from pipeline.dataset import check_ids, check_levels
 from pipeline.letor import LetorFile, content_ids, is_letor, read_letor
+from pipeline.settings import Data
 from pipeline.split import Origin, Parts, split_table
 
 _KEYS = (QUERY, ITEM, RELEVANCE, TIMESTAMP, USER, POSITION)
