@@ -129,9 +129,14 @@ def show_latency(times: dict[str, Times]) -> None:
         p50, p99 = np.quantile(each.clock, [0.5, 0.99])
         ratio = middle["Booster.predict, NumPy"] / middle[name]
         print(f"| {name} | {p50:.3f} | {p99:.3f} | {middle[name]:.3f} | {ratio:.1f} |")
+
+
+def show_overhead(all_of_them: dict[str, Contender], turns: int) -> None:
+    """What `Scorer.rank` adds, in turns with nothing but its engine, as in a server that does nothing else."""
     for name, engine in (("LightGBM", "booster.predict, Polars"), ("C", "C, from Polars")):
-        over = middle[f"Scorer.rank on {name}"] - middle[engine]
-        print(f"Scorer.rank on {name}: {over:.3f} ms of processor time over its engine")
+        pair = time_in_turns({key: all_of_them[key] for key in (engine, f"Scorer.rank on {name}")}, turns)
+        alone, ranked = (np.median(each.processor) for each in pair.values())
+        print(f"Scorer.rank on {name}: {ranked - alone:.3f} ms of processor time over its engine ({alone:.3f} ms)")
 
 
 def show_throughput(text: str, x: np.ndarray, many: int, *, category: bool) -> None:
@@ -182,6 +187,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             racing = contenders(text, x[: given.rows], Path(folder), category=category)
             show_latency(time_in_turns(racing, given.turns))
+            show_overhead(racing, given.turns)
         show_throughput(text, x, given.many, category=category)
     show_compilation(text)
 

@@ -125,6 +125,7 @@ def test_the_header_tells_names_and_fingerprint(tmp_path: Path) -> None:
     assert f"#define MODEL_FINGERPRINT {c_string('fingerprint of names')}" in header
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_no_text_leaves_its_literal(text: str) -> None:
     literal = c_string(text)
@@ -133,6 +134,7 @@ def test_no_text_leaves_its_literal(text: str) -> None:
     assert literal[1:-1].encode().decode("unicode_escape").encode("latin-1").decode() == text
 
 
+@settings(deadline=None)
 @given(st.sets(st.integers(0, 200)))
 def test_a_bitset_holds_its_codes_and_no_other(codes: set[int]) -> None:
     words = bitset(np.array(sorted(codes), np.int32))

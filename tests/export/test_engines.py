@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from features.errors import ConfigError, ExportError
@@ -24,6 +24,7 @@ singles = st.floats(width=32, allow_nan=False, allow_infinity=False)
 doubles = st.floats(allow_nan=False, allow_infinity=False, min_value=-3e38, max_value=3e38)
 
 
+@settings(deadline=None)
 @given(doubles, singles)
 @example(2.0000000000000004, 2.0)
 @example(1e-35, float(np.float32(1e-35)))
@@ -48,6 +49,7 @@ def test_thresholds_beyond_float32_stay_finite() -> None:
     assert round_down(huge)[0] == np.finfo(np.float32).max
 
 
+@settings(deadline=None)
 @given(singles)
 def test_solr_s_slack_is_taken_off_down_to_the_nearest_threshold_below(wanted: float) -> None:
     threshold = solr._take_off_slack(np.array([wanted], np.float32))[0]
@@ -57,6 +59,7 @@ def test_solr_s_slack_is_taken_off_down_to_the_nearest_threshold_below(wanted: f
     assert following > np.float32(wanted) or following == reached or reached == np.float32(wanted)
 
 
+@settings(deadline=None)
 @given(st.floats(min_value=64, max_value=2.0**100, width=32), st.sampled_from([1, -1]))
 def test_solr_s_slack_vanishes_from_64_on(size: float, sign: int) -> None:
     """Half an ulp below 64 is 1.9e-6: a slack of 1e-6 is lost in rounding, which is why scaling ends there."""
@@ -252,6 +255,7 @@ def test_vespa_keeps_rank_features_and_maps_the_rest(tmp_path: Path) -> None:
     assert "function attribute" not in readme
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12, unique=True))
 @example(["a b", "a_b", "a_b_2", "a,b"])
 @example(["attribute(x)", "attribute x ", "1st", "_1st"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features import categories
@@ -12,6 +12,7 @@ from features.categories import UNKNOWN, encode_categories, fit_categories
 texts = st.lists(st.none() | st.sampled_from(["a", "b", "c", "A", "", " a", "ü"]), max_size=30)
 
 
+@settings(deadline=None)
 @given(texts, st.sets(st.sampled_from(["a", "b", "", "ü"])))
 def test_short_and_long_columns_get_the_codes_of_a_plain_loop(values: list[str | None], known: set[str]) -> None:
     levels = tuple(sorted(known))
