@@ -18,11 +18,11 @@ def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[P
     An existing `out` that is not empty is refused, unless `overwrite` is set and the folder holds a file `marker`,
     as what we wrote there earlier does: nothing else is ever deleted. Raises OutputError.
     """
-    out = out.absolute()
     check_free(out, marker=marker, overwrite=overwrite)
+    place = out.absolute()
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
     except OSError as error:
         raise OutputError(
             f"cannot write beside {out}: {error.strerror}", expected="a writable folder", fix="choose another --out"
@@ -30,7 +30,7 @@ def new_folder(out: Path, *, marker: str, overwrite: bool = False) -> Iterator[P
     try:
         yield draft
         check_free(out, marker=marker, overwrite=overwrite)
-        _put_in_place(draft, out)
+        _put_in_place(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
