@@ -19,6 +19,12 @@ import numpy.typing as npt
 from features.errors import PackageError
 from pipeline.forest import Bools, Floats, Forest, Ints, LinearLeaves, Tree
 
+PLAIN_OBJECTIVES = (
+    *("lambdarank", "rank_xendcg", "custom"),
+    *("regression", "regression_l1", "huber", "fair", "quantile", "mape"),
+)
+"""Objectives whose score is the sum (or mean) of the trees, without a transformation behind it."""
+
 
 def parse_model(text: str) -> Forest:
     """Read a LightGBM model text (version 3 or 4). Raises PackageError for anything that is not one, whole and sound.
@@ -48,9 +54,8 @@ _FORBIDDEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\ud800-\udfff]")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,3})?|inf|nan)")
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NOT_ZERO = re.compile(r"[-+0.]*[1-9]")
-_PLAIN = "lambdarank rank_xendcg regression regression_l1 huber fair quantile mape custom"
-_TRANSFORMED = "binary poisson gamma tweedie cross_entropy cross_entropy_lambda"
-_OBJECTIVE = re.compile(rf"({'|'.join(f'{_PLAIN} {_TRANSFORMED}'.split())})( [a-z_0-9]+(:[-+.0-9eE]+)?)*")
+_TRANSFORMED = ("binary", "poisson", "gamma", "tweedie", "cross_entropy", "cross_entropy_lambda")
+_OBJECTIVE = re.compile(rf"({'|'.join(PLAIN_OBJECTIVES + _TRANSFORMED)})( [a-z_0-9]+(:[-+.0-9eE]+)?)*")
 _FEATURE_INFO = re.compile(r"none|\[[-+.0-9a-z]+:[-+.0-9a-z]+\]|-?[0-9]{1,10}(:-?[0-9]{1,10})*")
 _PARAMETER = re.compile(r'\[\w+: [^"\\]*\]')
 

@@ -21,12 +21,7 @@ from features.spec import FeatureSpec
 from pipeline.dataset import FeatureSchema
 from pipeline.forest import Bools, Floats, Forest, Ints
 from pipeline.package import Package
-from pipeline.trees import parse_model
-
-IDENTITY_OBJECTIVES = frozenset(
-    {"lambdarank", "rank_xendcg", "regression", "regression_l1", "huber", "fair", "quantile", "mape", "custom"}
-)
-"""Objectives whose score is the sum (or mean) of the trees, without a transformation behind it."""
+from pipeline.trees import PLAIN_OBJECTIVES, parse_model
 
 MAX_DEPTH = 300
 """Levels of a tree in a nested format: Jackson stops at a thousand levels of JSON, and a split takes up to three."""
@@ -66,7 +61,7 @@ class ExportModel:
                 fix="take both from the same package",
             )
         objective = forest.objective.split(" ")[0]
-        if objective not in IDENTITY_OBJECTIVES or "sqrt" in forest.objective:
+        if objective not in PLAIN_OBJECTIVES or "sqrt" in forest.objective:
             raise ExportError(
                 f"the model was trained with objective {forest.objective!r}, which transforms its scores",
                 expected="lambdarank, rank_xendcg or a plain regression",

@@ -10,6 +10,8 @@ import pytest
 
 from features.errors import DatasetError, ExportError, PackageError
 from pipeline import commands
+from pipeline.booster import contributions, load_model
+from pipeline.package import load_package
 from pipeline.scorer import Scorer
 from tests.factories import ranking_frame, write_config
 
@@ -69,6 +71,13 @@ def test_the_compiled_engine_refuses_what_the_other_refuses(engines: tuple[Score
             infinite = frame_with_gaps().with_columns(a=pl.lit(x, pl.Float32), b=pl.col("b").cast(pl.Float32))
             with pytest.raises(DatasetError, match="feature 'a' holds an infinite value"):
                 scorer.score(infinite.with_columns(c=pl.col("c").cast(pl.Float32)))
+
+
+def test_shap_values_sum_to_the_score_of_a_random_forest_too(package: Path) -> None:
+    loaded = load_package(package)
+    features = loaded.schema.select(loaded.schema.encode(loaded.examples))
+    values = contributions(load_model(loaded.model_text), features)
+    assert np.allclose(values.sum(axis=1), loaded.examples["score"].to_numpy(), rtol=1e-9)
 
 
 def test_without_a_compiler_the_engine_says_so(package: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
