@@ -322,7 +322,7 @@ def _load_parts(config: Config) -> Parts:
 
 
 def _say_next(config: Config, package: Path) -> None:
-    console.print(f"\nThe package lies in {package}. Next:", markup=False)
+    console.print(f"\nThe report is {package.parent / REPORT}. The package lies in {package}. Next:", markup=False)
     if config.data.is_log:
         console.print(f"  rankloom evaluate {package} --events {config.data.events}", markup=False)
         console.print(
