@@ -13,14 +13,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import optuna
 import polars as pl
 import pytest
+from sqlalchemy import create_engine, text
 
 from features.errors import ConfigError, MissingExtraError
 from pipeline.tune import run_search
@@ -187,6 +190,23 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         subprocess.run([binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **run)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_at(place: str, start: float) -> int:
+    """How many studies there are in a storage opened at a time that several processes agree on."""
+    time.sleep(max(0.0, start - time.time()))
+    return len(open_storage(place).get_all_studies())
+
+
+def test_processes_that_meet_in_an_empty_postgresql_all_open_it(postgres: str) -> None:
+    server = create_engine(postgres.replace("postgresql", "postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    for turn in range(2):
+        with server.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE meeting{turn}"))
+        place, start = postgres.removesuffix("postgres") + f"meeting{turn}", time.time() + 4
+        with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
+            assert list(pool.map(open_at, [place] * 3, [start] * 3)) == [0] * 3
+    server.dispose()
 
 
 def test_two_processes_work_on_one_study_in_postgresql(postgres: str, tmp_path: Path) -> None:

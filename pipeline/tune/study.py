@@ -19,7 +19,15 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage, RetryHeartb
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from features.errors import ConfigError, MissingExtraError
 from pipeline.space import Setting
@@ -33,6 +41,7 @@ HEARTBEAT_SECONDS = 30
 STARTUP_TRIALS = 10
 JOURNAL = ".log"
 SQLITE_WAIT_SECONDS = 60
+OPENING_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ def open_storage(place: str, *, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> B
     is_file = url.startswith("sqlite")
     try:
         with quiet():
-            storage = RDBStorage(
+            storage = _open_database(
                 url,
                 engine_kwargs={"connect_args": {"timeout": SQLITE_WAIT_SECONDS}} if is_file else None,
                 heartbeat_interval=heartbeat_seconds,
@@ -123,6 +132,23 @@ def open_storage(place: str, *, heartbeat_seconds: int = HEARTBEAT_SECONDS) -> B
         event.listen(storage.engine, "connect", _log_ahead)
         storage.engine.dispose()
     return storage
+
+
+def _open_database(url: str, **how: Any) -> RDBStorage:
+    """Processes that meet in an empty database make its tables at once: who comes second finds them on the next try."""
+    tries = 1
+    while True:
+        try:
+            return RDBStorage(url, **how)
+        except (IntegrityError, ProgrammingError, OperationalError) as error:
+            if tries == OPENING_TRIES or not _made_meanwhile(error):
+                raise
+            tries += 1
+            time.sleep(0.2)
+
+
+def _made_meanwhile(error: DBAPIError) -> bool:
+    return isinstance(error, IntegrityError) or "already exists" in str(error)
 
 
 def _log_ahead(connection: sqlite3.Connection, _: object) -> None:
