@@ -130,7 +130,7 @@ def _distinct(context: Context, scope: Scope, other: str) -> pl.Series:
 def _spans(log: Description) -> Iterator[tuple[str, timedelta | None]]:
     """All of history, then each window, with what it adds to a name."""
     yield "", None
-    for window in log.windows:
+    for window in log.options.windows:
         yield f"_{window}", parse_duration(window)
 
 

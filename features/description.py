@@ -6,7 +6,7 @@ names mean the same columns ever after.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -17,9 +17,6 @@ from features.log import Log
 
 FieldKind = Literal["number", "category", "text", "time"]
 Pool = Literal["shown", "sampled"]
-
-WINDOWS: Final = ("7d", "30d")
-"""Rolling windows of the counts and rates, unless the config says otherwise."""
 
 _NOT_FIELDS: Final = {
     columns.QUERY,
@@ -47,9 +44,22 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """What a config may say of the features: the rolling `windows` to count in, the `zone` of hours and weekdays (a
+    name such as Europe/Lisbon), the silence that ends a session (`session_gap`), and how many `recent` items of a user
+    are looked at.
+    """
+
+    windows: tuple[str, ...] = ("7d", "30d")
+    zone: str = "UTC"
+    session_gap: str = "30m"
+    recent: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class Description:
     """`kinds` of events, those of them that carry a value (`valued`), the `shown` kind, whether events know their
-    `users`, the fields of each table, where the candidates come from (`pool`), and the `windows` to count in.
+    `users`, the fields of each table, where the candidates come from (`pool`), and the `options` of the config.
     """
 
     kinds: tuple[str, ...]
@@ -61,7 +71,7 @@ class Description:
     query_fields: tuple[Field, ...] = ()
     shown_fields: tuple[Field, ...] = ()
     pool: Pool = "shown"
-    windows: tuple[str, ...] = WINDOWS
+    options: Options = Options()
 
     @property
     def interactions(self) -> tuple[str, ...]:
@@ -78,9 +88,14 @@ class Description:
         values = dict(data)
         for name in ("item_fields", "user_fields", "query_fields", "shown_fields"):
             values[name] = tuple(Field(**field) for field in values[name])
-        for name in ("kinds", "valued", "windows"):
+        for name in ("kinds", "valued"):
             values[name] = tuple(values[name])
+        values["options"] = Options(**{**values["options"], "windows": tuple(values["options"]["windows"])})
         return cls(**values)
+
+
+NO_OPTIONS: Final = Options()
+"""What holds where a config says nothing."""
 
 
 def describe(
@@ -89,7 +104,7 @@ def describe(
     candidates: pl.DataFrame,
     *,
     pool: Pool,
-    windows: Sequence[str] = WINDOWS,
+    options: Options = NO_OPTIONS,
     exclude: Collection[str] = (),
 ) -> Description:
     """The description of a log, its queries (`query`, fields) and their candidates (`query`, `item`, shown fields).
@@ -106,7 +121,7 @@ def describe(
         query_fields=_fields(queries),
         shown_fields=_fields(candidates.drop(exclude, strict=False)),
         pool=pool,
-        windows=tuple(windows),
+        options=options,
     )
 
 

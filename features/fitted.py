@@ -12,7 +12,7 @@ from features.categories import fit_categories
 from features.columns import EVENT, QUERY, TIMESTAMP
 from features.context import Context, Feature
 from features.custom import check_expressions
-from features.description import WINDOWS, Description, Pool, describe
+from features.description import NO_OPTIONS, Description, Options, Pool, describe
 from features.log import Log, align_ids
 from features.registry import EVERYTHING, find_features, select_features
 from features.rows import join_rows
@@ -68,7 +68,7 @@ def fit_features(
     pool: Pool,
     use: Sequence[str] = EVERYTHING,
     custom: Mapping[str, str] | None = None,
-    windows: Sequence[str] = WINDOWS,
+    options: Options = NO_OPTIONS,
     exclude: Collection[str] = (),
 ) -> Fitted:
     """Choose the features and learn what they need from the training queries and their candidates.
@@ -82,7 +82,7 @@ def fit_features(
     queries, candidates = align_ids(queries, candidates, QUERY)
     asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
     known = _known_events(log, asked)
-    description = describe(replace(log, events=known), asked, candidates, pool=pool, windows=windows, exclude=exclude)
+    description = describe(replace(log, events=known), asked, candidates, pool=pool, options=options, exclude=exclude)
     context = Context(log, join_rows(log, asked, candidates), description, rates={})
     features = select_features(use, description)
     return Fitted(

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import tomli_w
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from features.description import NO_OPTIONS
 from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.settings import (
@@ -194,6 +195,7 @@ def _idle_on_table(config: Config) -> list[str]:
     rule = config.relevance
     settings = {
         "features.custom": config.features.custom,
+        "features.windows, zone, session_gap or recent": config.features.options != NO_OPTIONS,
         "relevance.tiers": rule.tiers,
         "relevance.watch": rule.watch,
         "relevance.column": rule.column,

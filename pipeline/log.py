@@ -210,6 +210,7 @@ def _fit(config: Config, log: Log, asked: pl.DataFrame, candidates: Candidates, 
         pool=config.candidates.source,
         use=(*chosen.use, *(f"!{name}" for name in chosen.drop)),
         custom=chosen.custom,
+        options=chosen.options,
         exclude=[config.relevance.column] if config.relevance.column else (),
     )
 

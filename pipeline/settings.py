@@ -6,9 +6,11 @@ import re
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from features import durations
 from features.columns import (
     CREATED_AT,
     EVENT,
@@ -22,6 +24,8 @@ from features.columns import (
     VALID_FROM,
     VALUE,
 )
+from features.description import NO_OPTIONS, Options
+from features.errors import ConfigError
 from pipeline.metrics import Convention
 from pipeline.params import param_problems
 from pipeline.space import Entry
@@ -72,6 +76,34 @@ def our_column(name: str) -> str:
     return name
 
 
+def known_length(text: str) -> str:
+    """A length of time as it stands in a feature's name, such as 7d; raises ValueError for anything else."""
+    try:
+        durations.parse_duration(text)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def several_lengths(value: object) -> object:
+    """Windows come as a list; raises ValueError for a bare length, and for one that is named twice."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f'{value!r} is no list of windows: write one such as ["7d", "30d"]')
+    if len(set(map(str, value))) < len(value):
+        raise ValueError(f"{list(value)} names a window twice")
+    return value
+
+
+def known_zone(name: str) -> str:
+    """A time zone by name; raises ValueError for one that does not exist."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is no time zone: write one such as 'Europe/Lisbon'") from error
+    return name
+
+
+Length = Annotated[str, AfterValidator(known_length)]
 OurColumn = Annotated[str, AfterValidator(our_column)]
 Format = Literal["lightgbm", "json", "vespa", "onnx", "solr", "elasticsearch", "opensearch", "c", "python"]
 RESERVED_RANKERS = ("model", "random", "popularity", "shown", "best_feature", "default")
@@ -180,6 +212,19 @@ class Features(Section):
     categories: tuple[str, ...] = ()
     """Columns of a ready-made table that hold categories."""
     custom: dict[str, str] = {}
+    windows: Annotated[tuple[Length, ...], BeforeValidator(several_lengths)] = NO_OPTIONS.windows
+    """Rolling windows of counts and rates of a log."""
+    zone: Annotated[str, AfterValidator(known_zone)] = NO_OPTIONS.zone
+    """Where the clock of hours and weekdays hangs."""
+    session_gap: Length = NO_OPTIONS.session_gap
+    """The silence that ends a session, as far as features look at sessions."""
+    recent: Annotated[int, Field(ge=1, le=1000)] = NO_OPTIONS.recent
+    """How many of the last items of a user the features look at."""
+
+    @property
+    def options(self) -> Options:
+        """What the features of a log need to know of these settings."""
+        return Options(self.windows, self.zone, self.session_gap, self.recent)
 
 
 class Split(Section):

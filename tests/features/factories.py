@@ -10,6 +10,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from features.catalogues import read_items, read_queries, read_users
+from features.description import Options
 from features.events import read_events
 from features.fitted import Fitted, fit_features
 from features.log import Log, make_log
@@ -120,7 +121,7 @@ class World:
             pool="shown",
             use=use or EVERYTHING,
             custom=custom,
-            windows=("1h", "3h"),
+            options=Options(windows=("1h", "3h")),
         )
 
     def table(self, fitted: Fitted) -> Table:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from features.activity import PRIOR_WEIGHT
+from features.description import Options
 from features.errors import DataError
 from features.fitted import fit_features
 from features.log import make_log
@@ -26,7 +27,7 @@ def build(events, candidates, *, queries=None, pool="shown", windows=("2h",), **
     if queries is None:
         queries = frame.select("query").unique().with_columns(timestamp=pl.lit(at(10)), user=pl.lit(1, pl.Int64))
     log = make_log(clean(events), **tables)
-    fitted = fit_features(log, queries, frame, pool=pool, windows=windows, use=["*"])
+    fitted = fit_features(log, queries, frame, pool=pool, options=Options(windows=windows), use=["*"])
     table = build_table(log, queries, frame, fitted)
     return {row["item"]: row for row in table.frame.sort("item").to_dicts()}
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from features.columns import POSITION
-from features.description import Description, Field
+from features.description import Description, Field, Options
 from features.durations import parse_duration
 from features.errors import ConfigError
 from features.fitted import Fitted
@@ -72,7 +72,10 @@ def test_features_when_listed_then_unique_with_window_and_meaning():
 
 def test_features_when_two_kinds_read_alike_then_still_apart():
     found = [
-        spec.name for spec in resolve(["item.*_count*"], Description(kinds=("Add to cart", "add_to_cart"), windows=()))
+        spec.name
+        for spec in resolve(
+            ["item.*_count*"], Description(kinds=("Add to cart", "add_to_cart"), options=Options(windows=()))
+        )
     ]
     assert len(found) == len(set(found)) == 3
 
