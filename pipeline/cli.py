@@ -135,13 +135,15 @@ def compare(
 @app.command()
 def export(
     package: PackagePath,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help="lightgbm, json, vespa, onnx, solr, elasticsearch ...; or all."
-        ),
-    ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="lightgbm, json, vespa, onnx, solr, elasticsearch ...; or all. Else those of the package's config.",
+        ),
+    ] = None,
     target_version: Annotated[
         str | None, typer.Option("--target-version", metavar="V", help="The engine's release, such as 3.8.")
     ] = None,

@@ -35,7 +35,7 @@ from pipeline.metrics import Convention
 from pipeline.monitor import alarm_sentences, remarks
 from pipeline.monitor import monitor as monitor_served
 from pipeline.monitored import monitor_tables
-from pipeline.package import with_levels
+from pipeline.package import load_package, with_levels
 from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
 from pipeline.readymade import present_columns, read_rows
 from pipeline.report import comparison_page, monitor_page, run_page, write_page
@@ -234,13 +234,16 @@ def rank(
     _write_ranked(ranked, out)
 
 
-def export(package: Path, form: str, out: Path, target_version: str | None, *, overwrite: bool) -> None:
-    """A package in an engine's format, or in all of them, each proven before it is written."""
+def export(package: Path, form: str | None, out: Path, target_version: str | None, *, overwrite: bool) -> None:
+    """A package in an engine's format, in all of them, or in those of its config, each proven before it is written."""
     from pipeline.export import ALL, export_package
     from pipeline.export.parity import in_words
 
-    reports = export_package(package, form, out, target_version, overwrite=overwrite)
-    for name, report in (reports if form == ALL else {form: reports}).items():
+    loaded = load_package(package)
+    named: list[str] = [form] if form else loaded.manifest.config["export"]["formats"]
+    formats = named[0] if len(named) == 1 else named
+    reports = export_package(loaded, formats, out, target_version, overwrite=overwrite)
+    for name, report in ({formats: reports} if isinstance(formats, str) and formats != ALL else reports).items():
         console.print(f"{name}: {in_words(report)}", markup=False)
     console.print(f"The export lies in {out}; parity.json says how it was proven.", markup=False)
 

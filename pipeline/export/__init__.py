@@ -6,7 +6,7 @@ and tested on every kind of model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -33,17 +33,18 @@ SUMMARY = "exports.json"
 
 def export_package(
     package: Package | Path | str,
-    format: str,
+    format: str | Sequence[str],
     out: Path | str,
     target_version: str | None = None,
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write `package` into the new folder `out` in one format, or each format that can express it into a folder of it.
+    """Write `package` into the new folder `out` in one format, or of several (or "all") each that can express it into a
+    folder of its own there.
 
-    Returns what parity.json holds; for "all", per format either that or {"refused": why}. Raises ExportError where the
-    target cannot express the model or ranks otherwise (then nothing is written), ConfigError for an unknown format or
-    version, OutputError where `out` is taken, PackageError for a damaged package.
+    Returns what parity.json holds; for several, per format either that or {"refused": why}. Raises ExportError where
+    the target cannot express the model or ranks otherwise (then nothing is written), ConfigError for an unknown format
+    or version, OutputError where `out` is taken, PackageError for a damaged package.
     """
     loaded = package if isinstance(package, Package) else load_package(Path(package))
     return export_model(ExportModel.of(loaded), format, out, target_version, overwrite=overwrite)
@@ -51,7 +52,7 @@ def export_package(
 
 def export_model(
     model: ExportModel,
-    format: str,
+    format: str | Sequence[str],
     out: Path | str,
     target_version: str | None = None,
     *,
@@ -59,8 +60,9 @@ def export_model(
 ) -> dict[str, Any]:
     """As `export_package`, from a model text with its features and examples."""
     out = Path(out)
-    if format == ALL:
-        return _export_all(model, out, target_version, overwrite=overwrite)
+    if format == ALL or not isinstance(format, str):
+        names = list(FORMATS) if format == ALL else list(format)
+        return _export_each(model, names, out, target_version, overwrite=overwrite)
     target = _target(format, target_version)
     check_free(out, marker=PARITY, overwrite=overwrite)
     return _export(model, target, out, target_version, Truth.of(model), overwrite=overwrite)
@@ -90,15 +92,20 @@ def _export(
     return report
 
 
-def _export_all(model: ExportModel, out: Path, version: str | None, *, overwrite: bool) -> dict[str, Any]:
+def _export_each(
+    model: ExportModel, names: Sequence[str], out: Path, version: str | None, *, overwrite: bool
+) -> dict[str, Any]:
     if version is not None:
         raise ConfigError(
-            "a target version for all formats", expected="none", fix="export one format at a time to name its version"
+            "a target version for several formats",
+            expected="none",
+            fix="export one format at a time to name its version",
         )
+    targets = {name: _target(name, None) for name in names}
     truth = Truth.of(model)
     reports: dict[str, Any] = {}
     with new_folder(out, marker=SUMMARY, overwrite=overwrite) as folder:
-        for name, target in FORMATS.items():
+        for name, target in targets.items():
             try:
                 reports[name] = _export(model, target, folder / name, None, truth, overwrite=False)
             except (ExportError, MissingExtraError) as error:

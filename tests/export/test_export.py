@@ -89,7 +89,7 @@ def test_an_unknown_format_names_the_nearest(tmp_path: Path) -> None:
         export_model(make_model("plain"), "elastic search", tmp_path / "out")
     with pytest.raises(ConfigError, match="a target version for format 'json'; expected none"):
         export_model(make_model("plain"), "json", tmp_path / "out", "3.8")
-    with pytest.raises(ConfigError, match="a target version for all formats"):
+    with pytest.raises(ConfigError, match="a target version for several formats"):
         export_model(make_model("plain"), "all", tmp_path / "out", "3.8")
 
 
@@ -147,3 +147,16 @@ def test_the_verb_exports_and_says_how_it_was_proven(
     every = rankloom("export", package, "--format", "all", "--out", tmp_path / "every")
     assert every.code == 0
     assert all(name in every.out for name in FORMATS)
+    own = rankloom("export", package, "--out", tmp_path / "own")
+    assert own.code == 0, own.err
+    assert own.out.startswith("lightgbm: ")
+    assert "model.txt" in files_in(tmp_path / "own")
+
+
+def test_several_formats_lie_each_in_its_folder(package: Path, tmp_path: Path) -> None:
+    reports = export_package(package, ["json", "python"], tmp_path / "two")
+    assert list(reports) == ["json", "python"]
+    assert (tmp_path / "two" / "json" / "model.json").is_file()
+    with pytest.raises(ConfigError, match="unknown export format 'jsn'"):
+        export_package(package, ["json", "jsn"], tmp_path / "wrong")
+    assert not (tmp_path / "wrong").exists()
