@@ -27,6 +27,7 @@ from sqlalchemy import create_engine, text
 
 from features.errors import ConfigError, MissingExtraError
 from pipeline.tune import run_search
+from pipeline.tune.keep import keeper
 from pipeline.tune.objective import Objective
 from pipeline.tune.study import ended, open_storage, open_study, quiet
 from tests.factories import write_config
@@ -99,6 +100,33 @@ def test_two_jobs_share_a_search_over_gains(tmp_path: Path) -> None:
     assert 8 <= len(tried) <= 9
     assert all(trial.state in ("complete", "pruned") for trial in tried)
     assert {trial.setting.gain for trial in tried if trial.setting} >= {"exp2", "linear"}
+
+
+def test_what_is_written_in_one_go_is_what_optuna_would_have_written(tmp_path: Path) -> None:
+    task = task_of(
+        space={
+            "objective": True,
+            "gain": ["exp2", [0, 1, 2, 4]],
+            "lambda_l2": True,
+            "num_leaves": {"low": 2, "high": 9},
+        }
+    )
+    with quiet():
+        working = optuna.create_study(direction="maximize")
+        working.enqueue_trial({"lambda_l2": 1.0})
+        working.optimize(Objective(task), n_trials=6)
+        working.tell(working.ask(), state=optuna.trial.TrialState.FAIL)
+        found = []
+        for name, writes in (("ours", keeper), ("optunas", lambda study, _: study.add_trial)):
+            storage = open_storage(f"sqlite:///{tmp_path / name}.db")
+            study = open_study(task, storage, resume=False)
+            write = writes(study, storage)
+            for trial in working.trials:
+                write(trial)
+            found.append([vars(trial) for trial in optuna.load_study(study_name=task.name, storage=storage).trials])
+        assert getattr(keeper(study, storage), "func", None) is not None, "the schema is the one that ours is for"
+    assert found[0] == found[1]
+    assert {trial["_values"] is None for trial in found[0]} == {True, False}
 
 
 def test_a_journal_file_holds_a_study(tmp_path: Path) -> None:

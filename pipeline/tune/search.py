@@ -11,6 +11,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from features.errors import RankingError, TrainingError
+from pipeline.tune.keep import keeper
 from pipeline.tune.objective import Objective
 from pipeline.tune.study import Tried, copy_in_memory, ended, open_storage, open_study, quiet
 from pipeline.tune.task import Task
@@ -33,11 +34,12 @@ def run_search(task: Task, place: str, *, resume: bool, on_trial: OnTrial) -> li
     where the study is another one, TrainingError where no trial came to a value.
     """
     with quiet():
-        kept = open_study(task, open_storage(place), resume=resume)
+        storage = open_storage(place)
+        kept = open_study(task, storage, resume=resume)
         study = copy_in_memory(kept, task) if task.is_alone else kept
         with _workers(task, place):
             try:
-                _work(study, task, on_trial, keep=kept.add_trial if task.is_alone else _is_kept)
+                _work(study, task, on_trial, keep=keeper(kept, storage) if task.is_alone else _is_kept)
             except KeyboardInterrupt:
                 raise Interrupted(ended(study)) from None
         tried = ended(study)
