@@ -148,6 +148,7 @@ class History:
         self._places: npt.NDArray[np.intp] = np.append(places[order], -1)
         self._keys: Ints = keys[order]
         self._tables: dict[tuple[str, Kinds], Ints] = {}
+        self._rows: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
 
     def at(self, entities: Ints, times: Ints, repeats: Ints | None = None) -> Lookup:
         """Ask for (M,) entities, as codes, before (M,) times in microseconds since 1970.
@@ -164,10 +165,6 @@ class History:
         """(M,) an order of the pairs by entity, then place."""
         return pl.Series(entities * self._stride + places).arg_sort().to_numpy().astype(np.intp)
 
-    def event_at(self, found: Ints) -> npt.NDArray[np.intp]:
-        """(M,) positions among the sorted events -> (M,) rows of the timeline; -1 stays -1."""
-        return self._places[found]
-
     def cumulative(self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools]) -> Ints:
         """(n + 1,) sums of `weights` (N,), one per event, over the first 0, 1, ... n sorted events. Kept by name."""
         if (what, kinds) not in self._tables:
@@ -178,14 +175,14 @@ class History:
             self._tables[what, kinds] = table
         return self._tables[what, kinds]
 
-    def latest(self, kinds: Kinds) -> Ints:
-        """(n + 1,) the last of the first 0, 1, ... n sorted events that is of the kinds, -1 for none. Kept."""
-        if ("latest", kinds) not in self._tables:
-            index = np.arange(len(self._keys), dtype=np.int64)
-            if kinds is not None:
-                index = np.where(self.timeline.of_kinds(kinds)[self._places[:-1]], index, -1)
-            self._tables["latest", kinds] = np.maximum.accumulate(np.concatenate([[-1], index]))
-        return self._tables["latest", kinds]
+    def rows(self, kinds: Kinds) -> npt.NDArray[np.intp]:
+        """(m + 1,) the rows of the timeline of the sorted events that are of the kinds, then -1. Kept."""
+        if kinds is None:
+            return self._places
+        if kinds not in self._rows:
+            places = self._places[:-1]
+            self._rows[kinds] = np.append(places[self.timeline.of_kinds(kinds)[places]], -1)
+        return self._rows[kinds]
 
 
 class Lookup:
@@ -210,7 +207,7 @@ class Lookup:
         """How many events of the kinds, in the window or in all of history."""
         if kinds is None:
             return self._unsort(self._end - self._begin(window))
-        return self._difference("count", kinds, lambda: np.ones(len(self._history.timeline), np.bool_), window)
+        return self._difference("count", kinds, self._one_each, window)
 
     def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
         """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
@@ -220,19 +217,33 @@ class Lookup:
         """How many of the events have a value."""
         return self._difference("valued", kinds, self._history.timeline.has_value, window)
 
-    def flagged(self, name: str, flags: Bools) -> Ints:
-        """How many events are among the `flags` (N,) of the timeline, kept under `name`."""
-        return self._difference(name, None, lambda: flags, None)
+    def summed(self, name: str, weights: Ints | Bools) -> Ints:
+        """The sum of `weights` (N,), one per event of the timeline, kept under `name`."""
+        return self._difference(name, None, lambda: weights, None)
 
     def last_event(self, kinds: Kinds = None) -> Ints:
         """The row in the timeline of the last event of the kinds to have arrived; -1 where there is none."""
-        latest = self._history.latest(kinds)[self._end]
-        return self._unsort(self._history.event_at(np.where(latest >= self._begin(None), latest, -1)))
+        return self.event(-1, kinds)
 
-    def first_event(self) -> Ints:
-        """The row in the timeline of the first event to have arrived; -1 where there is none."""
-        begin = self._begin(None)
-        return self._unsort(self._history.event_at(np.where(begin < self._end, begin, -1)))
+    def first_event(self, kinds: Kinds = None) -> Ints:
+        """The row in the timeline of the first event of the kinds to have arrived; -1 where there is none."""
+        return self.event(0, kinds)
+
+    def event(self, place: int, kinds: Kinds = None) -> Ints:
+        """The row in the timeline of one event of the kinds; -1 where there is none.
+
+        `place` counts as in a list, in order of arrival: 0 is the first, -1 the last, -2 the one before the last.
+        """
+        first, end = self._begin(None), self._end
+        if kinds is not None:
+            counted = self._history.cumulative("count", kinds, self._one_each)
+            first, end = counted[first], counted[end]
+        found = (end if place < 0 else first).astype(np.int64) + place
+        exists = (found >= first) & (found < end)
+        return self._unsort(self._history.rows(kinds)[np.where(exists, found, -1)])
+
+    def _one_each(self) -> Bools:
+        return np.ones(len(self._history.timeline), np.bool_)
 
     def _difference(
         self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], window: timedelta | None

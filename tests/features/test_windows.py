@@ -64,18 +64,24 @@ def test_counts_and_sums_when_asked_then_those_of_a_plain_loop(rows, questions, 
 
 
 @settings(deadline=None, max_examples=150)
-@given(LOGS, QUESTIONS, KIND_SETS, DELAYS)
-def test_first_and_last_event_when_asked_then_those_of_a_plain_loop(rows, questions, kinds, delay):
+@given(LOGS, QUESTIONS, KIND_SETS, DELAYS, st.integers(-3, 2))
+def test_event_when_asked_by_its_place_then_that_of_a_plain_loop(rows, questions, kinds, delay, place):
     events, timeline, lookup = ask(rows, questions, delay)
-    last, first = lookup.last_event(kinds), lookup.first_event()
+    found = lookup.event(place, kinds)
     ordered = timeline.events.drop(private("arrival")).to_dicts()
     for number, (user, hour) in enumerate(questions):
         if user is None:
             continue
-        of_kinds = list(seen_before(events, at(hour), entity={"user": user}, kinds=kinds, delay=delay))
-        of_all = list(seen_before(events, at(hour), entity={"user": user}, delay=delay))
-        assert (ordered[last[number]] if last[number] >= 0 else None) == (of_kinds[-1] if of_kinds else None)
-        assert (ordered[first[number]] if first[number] >= 0 else None) == (of_all[0] if of_all else None)
+        seen = list(seen_before(events, at(hour), entity={"user": user}, kinds=kinds, delay=delay))
+        expected = seen[place] if -len(seen) <= place < len(seen) else None
+        assert (ordered[found[number]] if found[number] >= 0 else None) == expected
+
+
+def test_first_and_last_event_when_asked_then_those_at_both_ends():
+    rows = [{"item": 1, "user": 0, "hour": hour, "event": kind} for hour, kind in enumerate(("click", "cart", "click"))]
+    _, _, lookup = ask(rows, [(0, 5)], {})
+    assert (lookup.first_event().tolist(), lookup.first_event(("cart",)).tolist()) == ([0], [1])
+    assert (lookup.last_event().tolist(), lookup.last_event(("cart",)).tolist()) == ([2], [1])
 
 
 @settings(deadline=None, max_examples=50)
