@@ -1,7 +1,8 @@
 """The event contract: read a log, split good rows from bad, count every rule that was broken.
 
 Required columns are `item`, `timestamp` and `event`; `user`, `query`, `session`, `value` and `position` are known by
-name, and every other scalar column is a field: logged with the event, of use where the event says what was shown.
+name, and every other column of scalars or lists is a field: logged with the event, of use where the event says what was
+shown.
 """
 
 from __future__ import annotations
@@ -122,11 +123,24 @@ def is_scalar(dtype: pl.DataType) -> bool:
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object, pl.Null, pl.Duration, pl.Time))
 
 
+def is_list(dtype: pl.DataType) -> bool:
+    """Whether a column of this type can be a field of lists, or of vectors: numbers, text or booleans in each cell."""
+    if not isinstance(dtype, pl.List | pl.Array):
+        return False
+    inner = dtype.inner
+    return inner == pl.Null or (isinstance(inner, pl.DataType) and is_scalar(inner) and not inner.is_temporal())
+
+
 def rename_columns(table: pl.DataFrame, mapping: Mapping[str, str], ours: tuple[str, ...]) -> pl.DataFrame:
-    """Our columns under our names, then every other scalar column under its own; a mapped name wins over a namesake."""
+    """Our columns under our names, then every other column of scalars or lists under its own.
+
+    A mapped name wins over a namesake. Lists hold Int64, Float64, String or Boolean; fixed-size arrays, which are
+    vectors, become lists of Float64.
+    """
     known = {name: mapping.get(name, name) for name in ours if mapping.get(name, name) in table.columns}
     taken = {*known, *known.values(), *ours}
-    others = [name for name, dtype in table.schema.items() if name not in taken and is_scalar(dtype)]
+    usable = (name for name, dtype in table.schema.items() if is_scalar(dtype) or is_list(dtype))
+    others = [name for name in usable if name not in taken]
     reserved = [name for name in others if name.startswith(PRIVATE)]
     if reserved:
         raise DataError(
@@ -134,7 +148,19 @@ def rename_columns(table: pl.DataFrame, mapping: Mapping[str, str], ours: tuple[
             expected=f"names that do not begin with {PRIVATE}",
             fix="rename it, or map it under columns",
         )
-    return table.select(*(pl.col(theirs).alias(name) for name, theirs in known.items()), *others)
+    plain = (_plain(name, table.schema[name]) for name in others)
+    return table.select(*(pl.col(theirs).alias(name) for name, theirs in known.items()), *plain)
+
+
+def _plain(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Lists of one of four types, in which they can be sorted and compared."""
+    if not isinstance(dtype, pl.List | pl.Array):
+        return pl.col(name)
+    if dtype.inner.is_float() or (isinstance(dtype, pl.Array) and dtype.inner.is_numeric()):
+        return pl.col(name).cast(pl.List(pl.Float64))
+    if dtype.inner.is_integer() or dtype.inner == pl.Boolean:
+        return pl.col(name).cast(pl.List(pl.Int64 if dtype.inner.is_integer() else pl.Boolean))
+    return pl.col(name).cast(pl.List(pl.String))
 
 
 def _project(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: str | None) -> pl.DataFrame:
@@ -163,11 +189,16 @@ def _validate(name: str, raw: pl.DataFrame, time_unit: str | None) -> _Part:
 def _as_text(rows: pl.DataFrame) -> pl.DataFrame:
     """Rejected rows; what we say of them stands under the plain names."""
     return rows.select(
-        column.cast(pl.String, strict=False).alias(
-            f"{column.name}_field" if column.name in (RULE, _SOURCE, _ROW) else column.name
-        )
+        _text(column).alias(f"{column.name}_field" if column.name in (RULE, _SOURCE, _ROW) else column.name)
         for column in rows
     )
+
+
+def _text(column: pl.Series) -> pl.Series:
+    if not is_list(column.dtype):
+        return column.cast(pl.String, strict=False)
+    values = pl.col(column.name).list.eval(pl.element().cast(pl.String)).list.join(", ", ignore_nulls=True)
+    return column.to_frame().select(pl.format("[{}]", values)).to_series()
 
 
 def _typed_columns(name: str, raw: pl.DataFrame) -> Iterator[pl.Series]:

@@ -153,8 +153,8 @@ def test_events_when_the_log_has_no_kind_then_the_given_one():
     assert read_events(log_of().drop("event"), event="rating").events["event"].to_list() == ["rating"]
 
 
-def test_events_when_columns_are_nested_then_they_are_no_fields():
-    assert read_events(log_of(tags=[["a"]])).fields == ()
+def test_events_when_columns_are_nested_twice_then_they_are_no_fields():
+    assert read_events(log_of(tags=[{"a": 1}], pairs=[[["a"]]])).fields == ()
 
 
 @pytest.mark.parametrize(
@@ -258,3 +258,26 @@ def test_events_when_the_source_is_a_folder_or_the_kind_no_text_then_one_sentenc
     for kind in (timedelta(hours=1), ["click"]):
         with pytest.raises(DataError, match="event in the given frame is of type"):
             read_events(log_of(user=[1, 2, 2]).with_columns(event=pl.lit(pl.Series([kind])).first()))
+
+
+def test_lists_when_they_are_fields_then_kept_compared_and_written_as_text_where_rejected():
+    rows = pl.DataFrame(
+        {
+            "item": [1, 1, 1, None],
+            "timestamp": [at(1)] * 4,
+            "event": "click",
+            "tags": [["b", "a"], ["b", "a"], ["a"], ["x", None]],
+            "ints": pl.Series([[1], [1], [], None], dtype=pl.List(pl.Int8)),
+            "vector": pl.Series([[1, 2]] * 4, dtype=pl.Array(pl.Float32, 2)),
+            "nested": [[["no"]]] * 4,
+        }
+    )
+    log = read_events(rows, max_rejected=1)
+    assert log.fields == ("ints", "tags", "vector")
+    assert log.events.select(log.fields).rows() == [([], ["a"], [1.0, 2.0]), ([1], ["b", "a"], [1.0, 2.0])]
+    assert log.counts == {"null_item": 1, "duplicate": 1}
+    assert log.rejected.select("tags", "ints", "vector").rows() == [
+        ("[x]", None, "[1.0, 2.0]"),
+        ("[b, a]", "[1]", "[1.0, 2.0]"),
+    ]
+    assert read_events(rows.reverse(), max_rejected=1).events.equals(log.events)
