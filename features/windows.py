@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from polars import selectors
 
 from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VALUE, private
 from features.durations import in_microseconds
@@ -36,6 +37,7 @@ NOBODY: Final = -1
 """The code of a missing entity, such as an anonymous user: it has no history, and no value."""
 _ARRIVAL: Final = private("arrival")
 _ROW: Final = private("row")
+_FOUND: Final = private("found")
 
 
 def _arrival(delay: Mapping[str, timedelta]) -> pl.Expr:
@@ -53,8 +55,10 @@ def _created(items: pl.DataFrame | None) -> Iterator[pl.DataFrame]:
 def as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> pl.DataFrame:
     """(N,) rows with `key` and `timestamp` -> (N,) the fields of `table` for each, null where it has no such row.
 
-    In a table with `valid_from` it is the version in force at the time, one from that very moment included.
+    In a table with `valid_from` it is the version in force at the time, one from that very moment included. Lists and
+    vectors, which would fill the memory, are left out: see `rows_as_of`.
     """
+    table = table.select(~selectors.nested())
     if VALID_FROM not in table.columns:
         found = rows.select(key).join(table, on=key, how="left", maintain_order="left", validate="m:1")
         return found.drop(key)
@@ -64,6 +68,14 @@ def as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> pl.DataFrame:
         versions, left_on=TIMESTAMP, right_on=VALID_FROM, by=key, strategy="backward", check_sortedness=False
     )
     return found.sort(_ROW).drop(_ROW, key, TIMESTAMP, VALID_FROM, strict=False)
+
+
+def rows_as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> Ints:
+    """(N,) rows as for `as_of` -> (N,) the rows of `table` that it would join to them, -1 where there is none."""
+    keys = [name for name in (key, VALID_FROM) if name in table.columns]
+    found = as_of(table.select(keys).with_row_index(_FOUND), key, rows)[_FOUND]
+    joined: Ints = found.cast(pl.Int64).fill_null(-1).to_numpy()
+    return joined
 
 
 class ItemPool:
@@ -132,18 +144,24 @@ class Timeline:
         """(N,) when each event happened, in microseconds since 1970."""
         return self.events[TIMESTAMP].to_physical().to_numpy()
 
+    def arrivals(self) -> Ints:
+        """(N,) when each event reached the store, in microseconds since 1970, ascending."""
+        return self._arrivals
+
 
 class History:
     """What each entity did, in order of arrival.
 
     `entities` (N,): the code of each event's entity, at least 0, or NOBODY. Codes times events must stay below 2^63.
+    With `rows` (N,), rows of the timeline, an event may belong to no entity or to several, such as pairs of items.
     """
 
-    def __init__(self, timeline: Timeline, entities: Ints) -> None:
+    def __init__(self, timeline: Timeline, entities: Ints, rows: Ints | None = None) -> None:
         self.timeline = timeline
         self._stride = len(timeline) + 1
-        places = np.flatnonzero(entities != NOBODY)
-        keys = entities[places] * self._stride + places
+        known = np.flatnonzero(entities != NOBODY)
+        places = known if rows is None else rows[known]
+        keys = entities[known] * self._stride + places
         order = pl.Series(keys).arg_sort().to_numpy()
         self._places: npt.NDArray[np.intp] = np.append(places[order], -1)
         self._keys: Ints = keys[order]
@@ -184,6 +202,24 @@ class History:
             self._rows[kinds] = np.append(places[self.timeline.of_kinds(kinds)[places]], -1)
         return self._rows[kinds]
 
+    def previous(self, back: int = 1) -> npt.NDArray[np.intp]:
+        """(N,) for each event of the timeline the one `back` before it of the same entity, as a row; -1 for none."""
+        places = self._places[:-1]
+        found = np.full(len(self.timeline), -1, np.intp)
+        same = np.flatnonzero(self._keys[back:] // self._stride == self._keys[:-back] // self._stride)
+        found[places[same + back]] = places[same]
+        return found
+
+    def begin_of_run(self, begins: Bools) -> npt.NDArray[np.intp]:
+        """(N,) for each event the last of its entity that `begins` (N,), at or before it, or its first; -1 for none."""
+        places = self._places[:-1]
+        entities = self._keys // self._stride
+        first = np.append(True, entities[1:] != entities[:-1])[: len(entities)]
+        index = np.where(first | begins[places], np.arange(len(places)), 0)
+        found = np.full(len(self.timeline), -1, np.intp)
+        found[places] = places[np.maximum.accumulate(index)]
+        return found
+
 
 class Lookup:
     """Answers for (entity, time) pairs, in the order of the pairs, (M,) each, or as long as the repeats sum to.
@@ -192,7 +228,8 @@ class Lookup:
     """
 
     def __init__(self, history: History, entities: Ints, times: Ints, repeats: Ints | None) -> None:
-        self._history = history
+        self.history = history
+        """Whom it asks."""
         self._repeats = repeats
         self.known: Bools = self._repeat(entities != NOBODY)
         """Whether there is an entity to ask about."""
@@ -211,15 +248,23 @@ class Lookup:
 
     def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
         """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
-        return from_fixed(self._difference("total", kinds, self._history.timeline.fixed_values, window))
+        return from_fixed(self._difference("total", kinds, self.history.timeline.fixed_values, window))
 
     def valued(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
         """How many of the events have a value."""
-        return self._difference("valued", kinds, self._history.timeline.has_value, window)
+        return self._difference("valued", kinds, self.history.timeline.has_value, window)
 
     def summed(self, name: str, weights: Ints | Bools) -> Ints:
         """The sum of `weights` (N,), one per event of the timeline, kept under `name`."""
         return self._difference(name, None, lambda: weights, None)
+
+    def count_since(self, places: Ints, kinds: Kinds = None) -> Ints:
+        """How many events of the kinds from a place of the timeline on; `places` (M,), one per pair."""
+        return self._since("count", kinds, self._one_each, places)
+
+    def summed_since(self, name: str, weights: Ints | Bools, places: Ints) -> Ints:
+        """As `summed`, from a place of the timeline on; `places` (M,), one per pair."""
+        return self._since(name, None, lambda: weights, places)
 
     def last_event(self, kinds: Kinds = None) -> Ints:
         """The row in the timeline of the last event of the kinds to have arrived; -1 where there is none."""
@@ -236,31 +281,36 @@ class Lookup:
         """
         first, end = self._begin(None), self._end
         if kinds is not None:
-            counted = self._history.cumulative("count", kinds, self._one_each)
+            counted = self.history.cumulative("count", kinds, self._one_each)
             first, end = counted[first], counted[end]
         found = (end if place < 0 else first).astype(np.int64) + place
         exists = (found >= first) & (found < end)
-        return self._unsort(self._history.rows(kinds)[np.where(exists, found, -1)])
+        return self._unsort(self.history.rows(kinds)[np.where(exists, found, -1)])
 
     def _one_each(self) -> Bools:
-        return np.ones(len(self._history.timeline), np.bool_)
+        return np.ones(len(self.history.timeline), np.bool_)
 
     def _difference(
         self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], window: timedelta | None
     ) -> Ints:
-        table = self._history.cumulative(what, kinds, weights)
+        table = self.history.cumulative(what, kinds, weights)
         return self._unsort(table[self._end] - table[self._begin(window)])
+
+    def _since(self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], places: Ints) -> Ints:
+        table = self.history.cumulative(what, kinds, weights)
+        begin = np.minimum(self.history.find(self._entities, places[self._order]), self._end)
+        return self._unsort(table[self._end] - table[begin])
 
     def _begin(self, window: timedelta | None) -> Ints:
         length = None if window is None else in_microseconds(window)
         if length not in self._begins:
             places = np.zeros_like(self._end) if length is None else self._places(self._times - length)
-            self._begins[length] = self._history.find(self._entities, places)
+            self._begins[length] = self.history.find(self._entities, places)
         return self._begins[length]
 
     def _places(self, times: Ints) -> Ints:
         """Search in the order of the pairs, where times are mostly sorted, then bring into ours."""
-        return self._history.timeline.before(times)[self._order]
+        return self.history.timeline.before(times)[self._order]
 
     def _unsort(self, values: Ints) -> Ints:
         result = np.empty_like(values)

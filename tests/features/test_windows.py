@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.columns import private
-from features.windows import NOBODY, History, ItemPool, Timeline, as_of
+from features.windows import NOBODY, History, ItemPool, Timeline, as_of, rows_as_of
 from tests.features.factories import KINDS, at, clean
 from tests.features.oracles import seen_before
 
@@ -84,6 +84,43 @@ def test_first_and_last_event_when_asked_then_those_at_both_ends():
     assert (lookup.last_event().tolist(), lookup.last_event(("cart",)).tolist()) == ([2], [1])
 
 
+@settings(deadline=None, max_examples=100)
+@given(LOGS, QUESTIONS, KIND_SETS, DELAYS, st.integers(0, 25))
+def test_counts_when_asked_from_a_place_on_then_those_of_a_plain_loop(rows, questions, kinds, delay, place):
+    _, timeline, lookup = ask(rows, questions, delay)
+    places = np.full(len(questions), place)
+    counted = lookup.count_since(places, kinds)
+    summed = lookup.summed_since("every second", np.arange(len(timeline)) % 2, places)
+    ordered = timeline.events.with_row_index("place").to_dicts()
+    for number, (user, hour) in enumerate(questions):
+        if user is not None:
+            seen = list(seen_before(ordered, at(hour), entity={"user": user}, delay=delay))
+            since = [row["place"] for row in seen if row["place"] >= place]
+            assert counted[number] == sum(kinds is None or ordered[row]["event"] in kinds for row in since)
+            assert summed[number] == sum(row % 2 for row in since)
+
+
+@settings(deadline=None, max_examples=100)
+@given(LOGS, DELAYS, st.integers(1, 3), st.integers(1, 4))
+def test_earlier_events_when_asked_then_those_of_the_same_entity_in_order_of_arrival(rows, delay, back, every):
+    _, timeline, lookup = ask(rows, [(0, 1)], delay)
+    previous = lookup.history.previous(back)
+    begins = np.arange(len(timeline)) % every == 0
+    runs = lookup.history.begin_of_run(begins)
+    users = timeline.events["user"].to_list()
+    for row, user in enumerate(users):
+        own = [other for other in range(row + 1) if user is not None and users[other] == user]
+        assert previous[row] == (own[-1 - back] if len(own) > back else -1)
+        assert runs[row] == (max([own[0], *(other for other in own if begins[other])]) if own else -1)
+
+
+def test_history_when_an_event_is_of_several_entities_then_each_counts_it():
+    timeline = Timeline(clean([{"item": 1, "hour": hour, "event": "click"} for hour in (1, 2, 3)]), {})
+    history = History(timeline, np.array([5, 7, 5, NOBODY]), rows=np.array([0, 0, 2, 1]))
+    times = pl.Series([at(9), at(9), at(3)], dtype=pl.Datetime("us", "UTC")).to_physical().to_numpy()
+    assert history.at(np.array([5, 7, 5]), times).count().tolist() == [2, 1, 1]
+
+
 @settings(deadline=None, max_examples=50)
 @given(LOGS, QUESTIONS)
 def test_answers_when_repeated_then_each_as_often_as_asked(rows, questions):
@@ -126,6 +163,21 @@ def test_as_of_when_versioned_then_the_version_in_force():
     table = pl.DataFrame({"item": [1, 1, 2], "valid_from": [at(2), at(5), at(0)], "price": [10, 20, 7]})
     rows = pl.DataFrame({"item": [1, 1, 1, 1, 2, 3], "timestamp": [at(h) for h in (9, 1, 2, 4.9, 3, 3)]})
     assert as_of(table, "item", rows)["price"].to_list() == [20, None, 10, 10, 7, None]
+
+
+def test_as_of_when_a_table_has_lists_then_its_rows_are_found_and_the_lists_left_out():
+    table = pl.DataFrame({"item": [1, 1, 2], "valid_from": [at(2), at(5), at(0)], "tags": [["a"], ["b"], ["c"]]})
+    rows = pl.DataFrame({"item": [1, 1, 1, 2, 3, None], "timestamp": [at(h) for h in (9, 1, 2, 3, 3, 3)]})
+    assert as_of(table, "item", rows).columns == []
+    assert rows_as_of(table, "item", rows).tolist() == [1, -1, 0, 2, -1, -1]
+    assert rows_as_of(table.unique("item").sort("item").drop("valid_from"), "item", rows).tolist() == [
+        0,
+        0,
+        0,
+        1,
+        -1,
+        -1,
+    ]
 
 
 def test_as_of_when_item_is_missing_or_null_then_rows_stay():
