@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +13,18 @@ import polars as pl
 from features.columns import ITEM, QUERY, TIMESTAMP, USER
 from features.description import Description
 from features.errors import DataError
+from features.event_fields import fields_of_events, fields_when_shown
 from features.log import Log, align_ids
 from features.rows import OF_QUERY
 from features.spec import FeatureSpec
 from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_of
 
-MICROSECONDS_PER_DAY = 86_400 * 10**6
+MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
 
 Scope = tuple[str, ...]
-"""What an entity is: columns of events, or fields of their item as "item.category"."""
+"""What an entity is: columns of events, or fields of their item, user, query or impression, as "item.category"."""
+SHOWN: Final = "shown"
+"""Stands for what was logged when the item was shown, as in "shown.badge"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,11 @@ class Context:
         return _column(self.rows, name, "the candidates")
 
     def lookup(self, *scope: str) -> Lookup:
-        """What the row's entity did before the row's query; asked once per query where the entity is the user."""
+        """What the row's entity did before the row's query; asked once per query where the query says who that is."""
         if scope not in self._lookups:
             events, rows = self._entities(scope)
             history = History(self.timeline, events)
-            if scope == (USER,):
+            if all(key.partition(".")[0] in (USER, QUERY) for key in scope):
                 sizes = self.sizes()
                 heads = np.cumsum(sizes) - sizes
                 self._lookups[scope] = history.at(rows[heads], self.times[heads], repeats=sizes)
@@ -101,14 +105,23 @@ class Context:
         return self._lookups[scope]
 
     def event_values(self, key: str) -> pl.Series:
-        """(E,) an id of the timeline's events, or a field of their item as of the event ("item.category")."""
-        name = key.removeprefix(f"{ITEM}.")
-        return _ids(self.timeline.events, key) if name == key else _column(self._event_items(), name, "the items")
+        """(E,) an id of the timeline's events, or a field as of the event: "item.category", "user.segment" ...
+
+        Null where nothing is known. Texts of queries that differ in case and spaces alone are equal.
+        """
+        table, _, name = key.partition(".")
+        values = _ids(self._event_fields(table), name, len(self.timeline)) if name else _ids(self.timeline.events, key)
+        return _plain(values) if table == QUERY else values
 
     def row_values(self, key: str) -> pl.Series:
         """(N,) the same of the rows."""
-        name = key.removeprefix(f"{ITEM}.")
-        return _ids(self.rows, key) if name == key else self.item_field(name)
+        table, _, name = key.partition(".")
+        if not name:
+            return _ids(self.rows, key)
+        if table == QUERY:
+            return _plain(self.query_field(name))
+        read = {ITEM: self.item_field, USER: self.user_field, SHOWN: self.shown_field}[table]
+        return read(name)
 
     def codes(self, key: str) -> tuple[Ints, Ints]:
         """(E,) and (N,) codes of `event_values` and `row_values`: equal where these are, NOBODY where they are null."""
@@ -126,11 +139,14 @@ class Context:
             return _codes(_nullable(events), _nullable(rows))
         return events, rows
 
-    def _event_items(self) -> pl.DataFrame:
-        if "events" not in self._columns:
-            items = self.log.items if self.log.items is not None else self.timeline.events.select(ITEM).clear()
-            self._columns["events"] = as_of(items, ITEM, self.timeline.events)
-        return self._columns["events"]
+    def _event_fields(self, table: str) -> pl.DataFrame:
+        if table not in self._columns:
+            if table == SHOWN:
+                pairs, _ = self._entities((QUERY, ITEM))
+                self._columns[table] = fields_when_shown(self.timeline, pairs, self.log.shown)
+            else:
+                self._columns[table] = fields_of_events(self.log, self.timeline, table)
+        return self._columns[table]
 
     def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame:
         if name not in self._columns:
@@ -165,9 +181,18 @@ def _column(table: pl.DataFrame, name: str, what: str) -> pl.Series:
     return table[name]
 
 
-def _ids(table: pl.DataFrame, name: str) -> pl.Series:
+def _ids(table: pl.DataFrame, name: str, height: int | None = None) -> pl.Series:
     """The ids of a column; where nobody wrote them down, all are unknown."""
-    return table[name] if name in table.columns else pl.repeat(None, table.height, dtype=pl.Int64, eager=True)
+    if name in table.columns:
+        return table[name]
+    return pl.repeat(None, table.height if height is None else height, dtype=pl.Int64, eager=True)
+
+
+def _plain(values: pl.Series) -> pl.Series:
+    """Text in lower case, with single spaces; anything else as it is."""
+    if values.dtype != pl.String:
+        return values
+    return values.str.to_lowercase().str.strip_chars().str.replace_all(r"\s+", " ")
 
 
 def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:
