@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_
 
 MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
 
+T = TypeVar("T")
 Scope = tuple[str, ...]
 """What an entity is: columns of events, or fields of their item, user, query or impression, as "item.category"."""
 SHOWN: Final = "shown"
@@ -45,17 +46,20 @@ class Context:
 
     `rows`: `query`, `item`, `timestamp`, and where known `user`, `position`, the fields of queries and of what was
     shown; in the order of `features.table.order_rows`, so the rows of a query stand together. `rates`: what was
-    learned in the training window, see `features.fitted`.
+    learned in the training window, see `features.fitted`. `queries`: `query` and the lists and vectors of queries,
+    which the rows leave out; needed by the features of such fields alone.
     """
 
     log: Log
     rows: pl.DataFrame
     description: Description
     rates: Mapping[str, float]
+    queries: pl.DataFrame | None = None
     _timeline: Timeline | None = None
     _lookups: dict[Scope, Lookup] = field(default_factory=dict)
     _codes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
     _columns: dict[str, pl.DataFrame] = field(default_factory=dict)
+    _made: dict[str, Any] = field(default_factory=dict)
 
     @property
     def timeline(self) -> Timeline:
@@ -69,6 +73,13 @@ class Context:
         """(N,) the time of each row's query, in microseconds since 1970."""
         times: Ints = self.rows[TIMESTAMP].to_physical().to_numpy()
         return times
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made when it is first asked for by this name."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
 
     def sizes(self) -> Ints:
         """(Q,) rows of each query, in the order of the rows."""
@@ -94,7 +105,7 @@ class Context:
     def lookup(self, *scope: str) -> Lookup:
         """What the row's entity did before the row's query; asked once per query where the query says who that is."""
         if scope not in self._lookups:
-            events, rows = self._entities(scope)
+            events, rows = self.entities(scope)
             history = History(self.timeline, events)
             if all(key.partition(".")[0] in (USER, QUERY) for key in scope):
                 sizes = self.sizes()
@@ -129,7 +140,8 @@ class Context:
             self._codes[key] = _codes(self.event_values(key), self.row_values(key))
         return self._codes[key]
 
-    def _entities(self, scope: Scope) -> tuple[Ints, Ints]:
+    def entities(self, scope: Scope) -> tuple[Ints, Ints]:
+        """(E,) and (N,) the code of the entity of each event and each row, NOBODY where a part of it is null."""
         events, rows = self.codes(scope[0])
         for key in scope[1:]:
             more_events, more_rows = self.codes(key)
@@ -142,7 +154,7 @@ class Context:
     def _event_fields(self, table: str) -> pl.DataFrame:
         if table not in self._columns:
             if table == SHOWN:
-                pairs, _ = self._entities((QUERY, ITEM))
+                pairs, _ = self.entities((QUERY, ITEM))
                 self._columns[table] = fields_when_shown(self.timeline, pairs, self.log.shown)
             else:
                 self._columns[table] = fields_of_events(self.log, self.timeline, table)

@@ -13,9 +13,11 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from features import columns
+from features.events import is_list
 from features.log import Log
+from features.nested import is_vector, size_of_vectors
 
-FieldKind = Literal["number", "category", "text", "time"]
+FieldKind = Literal["number", "category", "text", "time", "list", "vector"]
 Pool = Literal["shown", "sampled"]
 
 _NOT_FIELDS: Final = {
@@ -37,23 +39,26 @@ _WORDS_OF_TEXT: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of the user's: a string column may be both a category and a text."""
+    """A column of the user's: a string column may be both a category and a text. `size` is that of a vector."""
 
     name: str
     kind: FieldKind
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a config may say of the features: the rolling `windows` to count in, the `zone` of hours and weekdays (a
-    name such as Europe/Lisbon), the silence that ends a session (`session_gap`), and how many `recent` items of a user
-    are looked at.
+    name such as Europe/Lisbon), the silence that ends a session (`session_gap`), how many `recent` items of a user
+    are looked at, and which number fields of what was shown are scores or ranks of recall `channels` (names or globs;
+    where a name ends in rank, 1 is the best).
     """
 
     windows: tuple[str, ...] = ("7d", "30d")
     zone: str = "UTC"
     session_gap: str = "30m"
     recent: int = 10
+    channels: tuple[str, ...] = ("*score", "*rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,8 @@ class Description:
             values[name] = tuple(Field(**field) for field in values[name])
         for name in ("kinds", "valued"):
             values[name] = tuple(values[name])
-        values["options"] = Options(**{**values["options"], "windows": tuple(values["options"]["windows"])})
+        lists = {name: tuple(values["options"][name]) for name in ("windows", "channels")}
+        values["options"] = Options(**{**values["options"], **lists})
         return cls(**values)
 
 
@@ -136,7 +142,17 @@ def _fields(table: pl.DataFrame | None) -> tuple[Field, ...]:
     if table is None:
         return ()
     names = [name for name in table.columns if name not in _NOT_FIELDS]
-    return tuple(Field(name, kind) for name in names for kind in _kinds_of(table[name]))
+    return tuple(field for name in names for field in _fields_of(table[name]))
+
+
+def _fields_of(column: pl.Series) -> Iterator[Field]:
+    if is_vector(column.dtype):
+        size = size_of_vectors(column)
+        yield from [] if size is None else [Field(column.name, "vector", size)]
+    elif is_list(column.dtype):
+        yield Field(column.name, "list")
+    else:
+        yield from (Field(column.name, kind) for kind in _kinds_of(column))
 
 
 def _kinds_of(column: pl.Series) -> Iterator[FieldKind]:

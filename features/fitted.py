@@ -83,7 +83,7 @@ def fit_features(
     asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
     known = _known_events(log, asked)
     description = describe(replace(log, events=known), asked, candidates, pool=pool, options=options, exclude=exclude)
-    context = Context(log, join_rows(log, asked, candidates), description, rates={})
+    context = Context(log, join_rows(log, asked, candidates), description, rates={}, queries=asked)
     features = select_features(use, description)
     return Fitted(
         description=description,

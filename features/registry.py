@@ -14,6 +14,7 @@ from features.errors import ConfigError
 from features.item import item_features
 from features.names import listed, nearest
 from features.query import query_features
+from features.session import session_features
 from features.shown import shown_features
 from features.spec import FeatureSpec
 from features.text import text_features
@@ -28,6 +29,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "query": query_features,
     "shown": shown_features,
     "text": text_features,
+    "session": session_features,
 }
 """Families by the first part of their features' names."""
 

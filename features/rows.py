@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
+from polars import selectors
 
 from features.columns import ITEM, JUDGED, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
 from features.errors import DataError
@@ -43,13 +44,14 @@ def join_rows(
     `queries`: `query`, `timestamp`, and where known `user` and fields; candidates of other queries are left out.
     `relevance`: `query`, `item`, `relevance`; a candidate that is not in it has relevance 0. Ids take the type that
     they have in the log; text that a log of integers cannot hold stays text, and has no history. Fields called like a
-    column of the table's own (its relevance; of a query the item and the position) are left out. Raises DataError for a
-    pair that is twice a candidate, a query that stands twice, and a query without a time.
+    column of the table's own (its relevance; of a query the item and the position) are left out, and so are the lists
+    and vectors of queries, which would stand in the memory once per candidate. Raises DataError for a pair that is
+    twice a candidate, a query that stands twice, and a query without a time.
     """
     candidates, queries = align_ids(candidates, queries, QUERY)
     _check_queries(queries)
     rows = candidates.drop(_TRUTH, strict=False).join(
-        queries.drop(_TRUTH + _OF_CANDIDATE, strict=False),
+        queries.select(~selectors.nested()).drop(_TRUTH + _OF_CANDIDATE, strict=False),
         on=QUERY,
         how="inner",
         maintain_order="left",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import polars as pl
+from polars import selectors
 
 from features.categories import encode_categories
 from features.columns import POPULARITY, RELEVANCE
@@ -56,11 +57,11 @@ def build_table(
     """The candidates of the queries with the features of `fitted`, each as of strictly before its query.
 
     The same for training, evaluation and requests. `queries`, `candidates` and `relevance` as in
-    `features.rows.join_rows`. Beside the features the frame keeps the fields of queries and of what was shown, and
-    `popularity`: the item's events before the query, other than being shown.
+    `features.rows.join_rows`. Beside the features the frame keeps the fields of queries and of what was shown, but no
+    lists and vectors, and `popularity`: the item's events before the query, other than being shown.
     """
     rows = join_rows(log, queries, candidates, relevance)
-    context = Context(log, rows, fitted.description, fitted.rates)
+    context = Context(log, rows, fitted.description, fitted.rates, queries)
     columns = [popularity(context).alias(POPULARITY)]
     specs = []
     for feature in fitted.features():
@@ -70,7 +71,7 @@ def build_table(
     for name, text in fitted.custom.items():
         specs.append(FeatureSpec(f"custom.{name}", missing="the expression gives no finite number"))
         columns.append(_custom(specs[-1].name, text, context))
-    return Table(rows.with_columns(columns), tuple(specs))
+    return Table(rows.select(~selectors.nested()).with_columns(columns), tuple(specs))
 
 
 def _finish(feature: Feature, context: Context, fitted: Fitted) -> tuple[FeatureSpec, pl.Series]:

@@ -121,7 +121,7 @@ class World:
             pool="shown",
             use=use or EVERYTHING,
             custom=custom,
-            options=Options(windows=("1h", "3h")),
+            options=Options(windows=("1h", "3h"), session_gap="2h", recent=3),
         )
 
     def table(self, fitted: Fitted) -> Table:

@@ -21,13 +21,14 @@ from tests.features.factories import World, at, clean, worlds
 from tests.features.oracles import average_rank, seen_before
 
 
-def build(events, candidates, *, queries=None, pool="shown", windows=("2h",), **tables):
+def build(events, candidates, *, queries=None, pool="shown", windows=("2h",), gap="30m", recent=10, **tables):
     """The features of candidates (query, item, fields) of queries asked at hour 10 by user 1, item by item."""
     frame = pl.DataFrame(candidates)
     if queries is None:
         queries = frame.select("query").unique().with_columns(timestamp=pl.lit(at(10)), user=pl.lit(1, pl.Int64))
     log = make_log(clean(events), **tables)
-    fitted = fit_features(log, queries, frame, pool=pool, options=Options(windows=windows), use=["*"])
+    options = Options(windows=windows, session_gap=gap, recent=recent)
+    fitted = fit_features(log, queries, frame, pool=pool, options=options, use=["*"])
     table = build_table(log, queries, frame, fitted)
     return {row["item"]: row for row in table.frame.sort("item").to_dicts()}
 
