@@ -15,7 +15,7 @@ from features.context import Context, Feature, Scope, days, numbers
 from features.description import Description
 from features.durations import in_days, parse_duration
 from features.spec import FeatureSpec
-from features.windows import Bools, Kinds
+from features.windows import Bools, Floats, Kinds
 
 PRIOR_WEIGHT: Final = 10.0
 """How many impressions the global rate is worth in a smoothed rate."""
@@ -25,6 +25,7 @@ def activity_features(prefix: str, scope: Scope, log: Description) -> Iterator[F
     """All that is counted of an entity; names start with `prefix`, the entity is named by the columns of `scope`."""
     yield from _counts(prefix, scope, log)
     yield from _rates(prefix, scope, log)
+    yield from _shares(prefix, scope, log)
     yield from _values(prefix, scope, log)
     yield from _recency(prefix, scope, log)
 
@@ -34,38 +35,64 @@ def slug(kind: str) -> str:
     return re.sub(r"\W+", "_", kind.lower()).strip("_")
 
 
+def unknown(scope: Scope) -> str:
+    """What a missing entity is called."""
+    return f"no {' or '.join(key.rpartition('.')[2] for key in scope)}"
+
+
+def rated_kinds(log: Description) -> tuple[str, ...]:
+    """The kinds of events that have a rate: those that follow on an impression, where impressions are logged."""
+    return () if log.shown is None or log.shown in log.interactions else log.interactions
+
+
+def smoothed_rate(
+    context: Context, scope: Scope, kind: str, window: timedelta | None = None, prior: Floats | None = None
+) -> Floats:
+    """(N,) (count of the kind + w * prior) / (count of impressions + w), w = PRIOR_WEIGHT.
+
+    `prior` (N,) is what an entity without history gets; by default the global rate of the training window.
+    """
+    lookup, shown = context.lookup(*scope), (str(context.description.shown),)
+    done = lookup.count((kind,), window) + PRIOR_WEIGHT * (context.rates[kind] if prior is None else prior)
+    return done / (lookup.count(shown, window) + PRIOR_WEIGHT)
+
+
 def _counts(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
     named: list[tuple[str, Kinds]] = [(slug(kind), (kind,)) for kind in log.kinds]
     if len(log.kinds) > 1:
         named.append(("event", None))
     for name, kinds in named:
         for suffix, window in _spans(log):
-            spec = _spec(f"{prefix}.{name}_count{suffix}", f"{_unknown(scope)}; 0 without history", window)
+            spec = _spec(f"{prefix}.{name}_count{suffix}", f"{unknown(scope)}; 0 without history", window)
             yield Feature(spec, partial(_count, scope=scope, kinds=kinds, window=window))
 
 
 def _rates(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
-    if log.shown is None or log.shown in log.interactions:
-        return
-    for kind in log.interactions:
+    for kind in rated_kinds(log):
         for suffix, window in _spans(log):
             spec = _spec(
-                f"{prefix}.{slug(kind)}_rate{suffix}", f"{_unknown(scope)}; the global rate without history", window
+                f"{prefix}.{slug(kind)}_rate{suffix}", f"{unknown(scope)}; the global rate without history", window
             )
-            yield Feature(spec, partial(_rate, scope=scope, kind=kind, shown=log.shown, window=window))
+            yield Feature(spec, partial(_rate, scope=scope, kind=kind, window=window))
+
+
+def _shares(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    for kind in log.interactions if len(log.interactions) > 1 else ():
+        missing = f"{unknown(scope)}; the global share without history"
+        yield Feature(_spec(f"{prefix}.{slug(kind)}_share", missing, None), partial(_share, scope=scope, kind=kind))
 
 
 def _values(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
     for kind in log.valued:
         for suffix, window in _spans(log):
-            spec = _spec(f"{prefix}.{slug(kind)}_value_sum{suffix}", f"{_unknown(scope)}; 0 without history", window)
+            spec = _spec(f"{prefix}.{slug(kind)}_value_sum{suffix}", f"{unknown(scope)}; 0 without history", window)
             yield Feature(spec, partial(_value_sum, scope=scope, kind=kind, window=window))
-        spec = _spec(f"{prefix}.{slug(kind)}_value_mean", f"{_unknown(scope)}, or no event with a value", None)
+        spec = _spec(f"{prefix}.{slug(kind)}_value_mean", f"{unknown(scope)}, or no event with a value", None)
         yield Feature(spec, partial(_value_mean, scope=scope, kind=kind))
 
 
 def _recency(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
-    missing = f"{_unknown(scope)}, or no such event before"
+    missing = f"{unknown(scope)}, or no such event before"
     for kind in log.kinds if len(log.kinds) > 1 else ():
         spec = _spec(f"{prefix}.days_since_{slug(kind)}", missing, None)
         yield Feature(spec, partial(days_since_last, scope=scope, kinds=(kind,)))
@@ -76,7 +103,7 @@ def _recency(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
 def distinct_feature(name: str, scope: Scope, other: str) -> Feature:
     """How many different values of the column `other` the events of an entity had."""
     return Feature(
-        _spec(name, f"{_unknown(scope)}; 0 without history", None), partial(_distinct, scope=scope, other=other)
+        _spec(name, f"{unknown(scope)}; 0 without history", None), partial(_distinct, scope=scope, other=other)
     )
 
 
@@ -90,11 +117,17 @@ def _count(context: Context, scope: Scope, kinds: Kinds, window: timedelta | Non
     return numbers(lookup.count(kinds, window), lookup.known)
 
 
-def _rate(context: Context, scope: Scope, kind: str, shown: str, window: timedelta | None) -> pl.Series:
-    """(count of the kind + w * prior) / (count of impressions + w), w = PRIOR_WEIGHT."""
-    lookup = context.lookup(*scope)
-    done = lookup.count((kind,), window) + PRIOR_WEIGHT * context.rates[kind]
-    return numbers(done / (lookup.count((shown,), window) + PRIOR_WEIGHT), lookup.known)
+def _rate(context: Context, scope: Scope, kind: str, window: timedelta | None) -> pl.Series:
+    return numbers(smoothed_rate(context, scope, kind, window), context.lookup(*scope).known)
+
+
+def _share(context: Context, scope: Scope, kind: str) -> pl.Series:
+    """(count of the kind + w * prior) / (count of interactions + w), the prior being the share in all of the log."""
+    lookup, interactions = context.lookup(*scope), context.description.interactions
+    every = sum(context.rates[other] for other in interactions)
+    prior = context.rates[kind] / every if every else 1 / len(interactions)
+    shares = (lookup.count((kind,)) + PRIOR_WEIGHT * prior) / (lookup.count(interactions) + PRIOR_WEIGHT)
+    return numbers(shares, lookup.known)
 
 
 def _value_sum(context: Context, scope: Scope, kind: str, window: timedelta | None) -> pl.Series:
@@ -136,7 +169,3 @@ def _spans(log: Description) -> Iterator[tuple[str, timedelta | None]]:
 
 def _spec(name: str, missing: str, window: timedelta | None) -> FeatureSpec:
     return FeatureSpec(name, missing=missing, lookback_days=None if window is None else in_days(window))
-
-
-def _unknown(scope: Scope) -> str:
-    return f"no {' or '.join(key.rpartition('.')[2] for key in scope)}"

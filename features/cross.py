@@ -10,6 +10,7 @@ import polars as pl
 
 from features.activity import days_since_last, slug
 from features.columns import ITEM, USER
+from features.company import against_usual_feature
 from features.context import Context, Feature, numbers
 from features.description import Description
 from features.spec import FeatureSpec
@@ -24,6 +25,7 @@ def cross_features(log: Description) -> Iterator[Feature]:
         yield Feature(spec, partial(_pair_count, kind=kind))
     spec = FeatureSpec("cross.user_item_days_since_last", missing="no user, or never before")
     yield Feature(spec, partial(days_since_last, scope=(USER, ITEM), kinds=None))
+    yield against_usual_feature("cross.user_item_popularity_gap")
     for field in log.item_fields:
         if field.kind == "category":
             yield from _category_features(field.name, log)

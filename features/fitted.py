@@ -24,8 +24,8 @@ class Fitted:
     """All that is needed to build the same features from another log.
 
     `names`: the features, in the order of the registry. `custom`: SQL expressions by name. `rates`: events of a kind
-    per impression over the training window, the prior of smoothed rates. `levels`: per category feature its levels in
-    the order of their codes, from 1.
+    per impression (per event, where no impressions are logged) over the training window, the prior of smoothed rates.
+    `levels`: per category feature its levels in the order of their codes, from 1.
     """
 
     description: Description
@@ -102,12 +102,10 @@ def _known_events(log: Log, queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rates(known: pl.DataFrame, description: Description) -> dict[str, float]:
-    """Per kind its events per impression."""
-    if description.shown is None:
-        return {}
+    """Per kind its events per impression, or per event where no impressions are logged."""
     counts = dict(known[EVENT].cast(pl.String).value_counts().iter_rows())
-    impressions = counts.get(description.shown, 0)
-    return {kind: counts.get(kind, 0) / impressions if impressions else 0.0 for kind in description.interactions}
+    every = known.height if description.shown is None else counts.get(description.shown, 0)
+    return {kind: counts.get(kind, 0) / every if every else 0.0 for kind in description.interactions}
 
 
 def _levels(context: Context, features: Sequence[Feature]) -> dict[str, tuple[str, ...]]:

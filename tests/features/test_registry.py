@@ -33,9 +33,10 @@ def names(*patterns: str) -> list[str]:
 
 def test_resolve_when_globs_and_exclusions_then_in_the_order_of_the_registry():
     assert names("item.click_count", "item.brand") == ["item.click_count", "item.brand"]
-    assert names("item.brand", "item.click_count", "item.click_*") == [
+    assert names("item.brand", "item.click_count", "item.click_[cr]*") == [
         *("item.click_count", "item.click_count_7d", "item.click_count_30d"),
         *("item.click_rate", "item.click_rate_7d", "item.click_rate_30d"),
+        "item.click_rate_above_brand",
         "item.brand",
     ]
     assert names("item.click_count*", "!*_30d") == ["item.click_count", "item.click_count_7d"]
