@@ -42,8 +42,8 @@ def _against_usual(context: Context) -> pl.Series:
 
 def _means(context: Context, scope: Scope, other: str) -> tuple[Floats, Bools]:
     lookup = context.lookup(*scope)
-    summed = lookup.summed(f"how busy the {other}", _how_busy(context, other))
-    count = lookup.summed(f"interactions of some {other}", _counted(context, other))
+    summed = lookup.summed(_how_busy(context, other))
+    count = lookup.summed(_counted(context, other))
     return from_fixed(summed) / np.maximum(count, 1), lookup.known & (count > 0)
 
 

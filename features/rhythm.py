@@ -102,7 +102,7 @@ def _per_active_day(context: Context, scope: Scope) -> pl.Series:
 def _returned(context: Context, scope: Scope) -> pl.Series:
     lookup = context.lookup(*scope)
     nth = _nth_day(context, (USER, ITEM))
-    pairs, again = (lookup.summed(f"pairs on day {number}", nth == number) for number in (1, 2))
+    pairs, again = (lookup.summed(nth == number) for number in (1, 2))
     return numbers(again / np.maximum(pairs, 1), lookup.known & (pairs > 0))
 
 
@@ -123,7 +123,7 @@ def _arrival(context: Context, scope: Scope, place: int) -> tuple[Ints, Bools]:
 
 
 def _days_seen(context: Context, scope: Scope) -> Ints:
-    return context.lookup(*scope).summed("first of its day", _nth_day(context, scope) > 0)
+    return context.lookup(*scope).summed(_nth_day(context, scope) > 0)
 
 
 def _nth_day(context: Context, scope: Scope) -> Ints:

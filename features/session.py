@@ -53,7 +53,7 @@ def _number(context: Context) -> pl.Series:
     begins = first_of_session(context) == np.arange(len(context.timeline))
     lookup = context.lookup(USER)
     new = running_session(context) == len(context.timeline)
-    return numbers(lookup.summed("session begins", begins) + spread(context, new), lookup.known)
+    return numbers(lookup.summed(begins) + spread(context, new), lookup.known)
 
 
 def _count(context: Context, kinds: tuple[str, ...] | None) -> pl.Series:
@@ -65,7 +65,7 @@ def _items(context: Context) -> pl.Series:
     """Different items among the events of the session."""
     lookup, (items, _) = context.lookup(USER), context.codes(ITEM)
     first = first_times([first_of_session(context), items])
-    return numbers(lookup.summed_since("new in session", first, running_session(context)), lookup.known)
+    return numbers(lookup.summed_since(first, running_session(context)), lookup.known)
 
 
 def _minutes(context: Context) -> pl.Series:

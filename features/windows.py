@@ -4,16 +4,16 @@ A query at time t knows the events that reached the store strictly before t: `ti
 length w before t is [t - w, t), measured in the time of arrival: an event that arrives at exactly t - w is in it, one
 at exactly t is not. Nothing else in this project compares the time of an event with that of a query.
 
-How it is fast: events are put in order of arrival once, and per kind of entity (item, user, pair ...) sorted by
-(entity, place in that order), as one integer key. A query's time becomes a place in the same order, so all that an
-entity did before it, or in a window, is a range between two binary searches with sorted needles, and every count or
-sum the difference of two entries of a cumulative table. All sums are of integers: their order cannot matter.
+How it is fast: events are put in order of arrival once, where the time of a query becomes a place. All that an entity
+did before a place, or between two, is then answered for all questions in one pass over both (`features.sweeps`), or
+from the events of each entity beside one another. All sums are of integers: their order cannot matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import cached_property
 from typing import Final, TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VAL
 from features.durations import in_microseconds
 from features.fixed import from_fixed, to_fixed
 from features.log import event_kinds
+from features.sweeps import Sweep, places_before
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -110,22 +111,23 @@ class Timeline:
         self._arrivals: Ints = self.events[_ARRIVAL].to_physical().to_numpy()
         self._kinds = pl.Enum(event_kinds(events))
         self._kind_numbers = self.events[EVENT].cast(self._kinds).to_physical().to_numpy()
-        self._of_kinds: dict[tuple[str, ...], Bools] = {}
+        self._of_kinds: dict[Kinds, Bools] = {}
 
     def __len__(self) -> int:
         return len(self._arrivals)
 
     def before(self, times: Ints) -> Ints:
         """(M,) times in microseconds since 1970 -> (M,) how many events had arrived strictly before each."""
-        return np.searchsorted(self._arrivals, times, side="left")
+        return places_before(self._arrivals, times)
 
-    def of_kinds(self, kinds: tuple[str, ...]) -> Bools:
+    def of_kinds(self, kinds: Kinds) -> Bools:
         """(N,) whether each event is of one of the kinds; a kind that the log does not hold has no events."""
         if kinds not in self._of_kinds:
-            known = [number for number, kind in enumerate(self._kinds.categories) if kind in kinds]
-            self._of_kinds[kinds] = np.isin(self._kind_numbers, known)
+            wanted = np.array([kinds is None or kind in kinds for kind in self._kinds.categories], np.bool_)
+            self._of_kinds[kinds] = wanted[self._kind_numbers]
         return self._of_kinds[kinds]
 
+    @cached_property
     def fixed_values(self) -> Ints:
         """(N,) the values in ten-thousandths, 0 where there is none."""
         return self._values().to_frame().select(to_fixed(pl.col(VALUE)).fill_null(0)).to_series().to_numpy()
@@ -157,16 +159,12 @@ class History:
     """
 
     def __init__(self, timeline: Timeline, entities: Ints, rows: Ints | None = None) -> None:
+        order = None if rows is None else np.argsort(rows, kind="stable")
         self.timeline = timeline
-        self._stride = len(timeline) + 1
-        known = np.flatnonzero(entities != NOBODY)
-        places = known if rows is None else rows[known]
-        keys = entities[known] * self._stride + places
-        order = pl.Series(keys).arg_sort().to_numpy()
-        self._places: npt.NDArray[np.intp] = np.append(places[order], -1)
-        self._keys: Ints = keys[order]
-        self._tables: dict[tuple[str, Kinds], Ints] = {}
-        self._rows: dict[tuple[str, ...], npt.NDArray[np.intp]] = {}
+        self.entities: Ints = entities if order is None else entities[order]
+        """(N,) in order of arrival."""
+        self.rows: Ints | None = None if rows is None else rows[order]
+        """(N,) the row of the timeline of each, ascending; None: every row once."""
 
     def at(self, entities: Ints, times: Ints, repeats: Ints | None = None) -> Lookup:
         """Ask for (M,) entities, as codes, before (M,) times in microseconds since 1970.
@@ -175,50 +173,31 @@ class History:
         """
         return Lookup(self, entities, times, repeats)
 
-    def find(self, entities: Ints, places: Ints) -> Ints:
-        """(M,) the first event of each entity at or after a place of the timeline; needles sorted by both are fast."""
-        return np.searchsorted(self._keys, entities * self._stride + places, side="left")
-
-    def order(self, entities: Ints, places: Ints) -> npt.NDArray[np.intp]:
-        """(M,) an order of the pairs by entity, then place."""
-        return pl.Series(entities * self._stride + places).arg_sort().to_numpy().astype(np.intp)
-
-    def cumulative(self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools]) -> Ints:
-        """(n + 1,) sums of `weights` (N,), one per event, over the first 0, 1, ... n sorted events. Kept by name."""
-        if (what, kinds) not in self._tables:
-            chosen = weights() if kinds is None else weights() * self.timeline.of_kinds(kinds)
-            narrow = chosen.dtype == np.bool_ and len(chosen) < 2**31
-            table: Ints = np.zeros(len(self._keys) + 1, "int32" if narrow else "int64")
-            np.cumsum(chosen[self._places[:-1]], dtype=table.dtype, out=table[1:])
-            self._tables[what, kinds] = table
-        return self._tables[what, kinds]
-
-    def rows(self, kinds: Kinds) -> npt.NDArray[np.intp]:
-        """(m + 1,) the rows of the timeline of the sorted events that are of the kinds, then -1. Kept."""
-        if kinds is None:
-            return self._places
-        if kinds not in self._rows:
-            places = self._places[:-1]
-            self._rows[kinds] = np.append(places[self.timeline.of_kinds(kinds)[places]], -1)
-        return self._rows[kinds]
-
     def previous(self, back: int = 1) -> npt.NDArray[np.intp]:
         """(N,) for each event of the timeline the one `back` before it of the same entity, as a row; -1 for none."""
-        places = self._places[:-1]
+        entities, places = self._by_entity
         found = np.full(len(self.timeline), -1, np.intp)
-        same = np.flatnonzero(self._keys[back:] // self._stride == self._keys[:-back] // self._stride)
+        same = np.flatnonzero(entities[back:] == entities[:-back])
         found[places[same + back]] = places[same]
         return found
 
     def begin_of_run(self, begins: Bools) -> npt.NDArray[np.intp]:
         """(N,) for each event the last of its entity that `begins` (N,), at or before it, or its first; -1 for none."""
-        places = self._places[:-1]
-        entities = self._keys // self._stride
+        entities, places = self._by_entity
         first = np.append(True, entities[1:] != entities[:-1])[: len(entities)]
         index = np.where(first | begins[places], np.arange(len(places)), 0)
         found = np.full(len(self.timeline), -1, np.intp)
         found[places] = places[np.maximum.accumulate(index)]
         return found
+
+    @cached_property
+    def _by_entity(self) -> tuple[Ints, Ints]:
+        """Entities and rows of the timeline, sorted by both, without nobody's."""
+        known = np.flatnonzero(self.entities != NOBODY)
+        places = known if self.rows is None else self.rows[known]
+        keys = self.entities[known] * (len(self.timeline) + 1) + places
+        order = pl.Series(keys).arg_sort().to_numpy()
+        return self.entities[known[order]], places[order]
 
 
 class Lookup:
@@ -233,38 +212,41 @@ class Lookup:
         self._repeats = repeats
         self.known: Bools = self._repeat(entities != NOBODY)
         """Whether there is an entity to ask about."""
-        self._times = times
-        codes = np.maximum(entities, 0)
-        self._order = history.order(codes, history.timeline.before(times))
-        self._entities = codes[self._order]
-        self._end = history.find(self._entities, self._places(times))
-        self._begins: dict[int | None, Ints] = {}
+        ascend = bool((times[1:] >= times[:-1]).all())
+        self._order = None if ascend else np.argsort(times, kind="stable")
+        self._times = self._sort(times)
+        self._asked = self._sort(entities)
+        self._sweep = Sweep(history.entities, history.rows, self._asked)
+        self._ends = history.timeline.before(self._times)
+        self._begins: dict[timedelta, Ints] = {}
+        self._grouped: dict[Kinds, tuple[Ints, Ints]] = {}
 
     def count(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
         """How many events of the kinds, in the window or in all of history."""
-        if kinds is None:
-            return self._unsort(self._end - self._begin(window))
-        return self._difference("count", kinds, self._one_each, window)
+        return self._sum(self.history.timeline.of_kinds(kinds), window)
 
     def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
         """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
-        return from_fixed(self._difference("total", kinds, self.history.timeline.fixed_values, window))
+        timeline = self.history.timeline
+        values = timeline.fixed_values if kinds is None else timeline.fixed_values * timeline.of_kinds(kinds)
+        return from_fixed(self._sum(values, window))
 
     def valued(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
         """How many of the events have a value."""
-        return self._difference("valued", kinds, self.history.timeline.has_value, window)
+        timeline = self.history.timeline
+        return self._sum(timeline.has_value() & timeline.of_kinds(kinds), window)
 
-    def summed(self, name: str, weights: Ints | Bools) -> Ints:
-        """The sum of `weights` (N,), one per event of the timeline, kept under `name`."""
-        return self._difference(name, None, lambda: weights, None)
+    def summed(self, weights: Ints | Bools) -> Ints:
+        """The sum of `weights` (N,), one per event of the timeline."""
+        return self._sum(weights, None)
 
     def count_since(self, places: Ints, kinds: Kinds = None) -> Ints:
         """How many events of the kinds from a place of the timeline on; `places` (M,), one per pair."""
-        return self._since("count", kinds, self._one_each, places)
+        return self._since(self.history.timeline.of_kinds(kinds), places)
 
-    def summed_since(self, name: str, weights: Ints | Bools, places: Ints) -> Ints:
+    def summed_since(self, weights: Ints | Bools, places: Ints) -> Ints:
         """As `summed`, from a place of the timeline on; `places` (M,), one per pair."""
-        return self._since(name, None, lambda: weights, places)
+        return self._since(weights, places)
 
     def last_event(self, kinds: Kinds = None) -> Ints:
         """The row in the timeline of the last event of the kinds to have arrived; -1 where there is none."""
@@ -279,40 +261,35 @@ class Lookup:
 
         `place` counts as in a list, in order of arrival: 0 is the first, -1 the last, -2 the one before the last.
         """
-        first, end = self._begin(None), self._end
-        if kinds is not None:
-            counted = self.history.cumulative("count", kinds, self._one_each)
-            first, end = counted[first], counted[end]
-        found = (end if place < 0 else first).astype(np.int64) + place
-        exists = (found >= first) & (found < end)
-        return self._unsort(self.history.rows(kinds)[np.where(exists, found, -1)])
+        if kinds not in self._grouped:
+            self._grouped[kinds] = self._sweep.grouped(self.history.timeline.of_kinds(kinds))
+        starts, rows = self._grouped[kinds]
+        count = self._sweep.sums(self.history.timeline.of_kinds(kinds), None, self._ends)
+        found = starts[self._sweep.asked] + (count + place if place < 0 else place)
+        return self._answer(rows[np.where((-count <= place) & (place < count), found, -1)])
 
-    def _one_each(self) -> Bools:
-        return np.ones(len(self.history.timeline), np.bool_)
+    def _sum(self, weights: Ints | Bools, window: timedelta | None) -> Ints:
+        if window is not None and window not in self._begins:
+            self._begins[window] = self.history.timeline.before(self._times - in_microseconds(window))
+        begins = None if window is None else self._begins[window]
+        return self._answer(self._sweep.sums(weights, begins, self._ends))
 
-    def _difference(
-        self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], window: timedelta | None
-    ) -> Ints:
-        table = self.history.cumulative(what, kinds, weights)
-        return self._unsort(table[self._end] - table[self._begin(window)])
+    def _since(self, weights: Ints | Bools, places: Ints) -> Ints:
+        """All before the query less all before the place, which the questions are put in the order of."""
+        earlier = np.minimum(self._sort(places), self._ends)
+        order = np.argsort(earlier, kind="stable")
+        before = Sweep(self.history.entities, self.history.rows, self._asked[order])
+        result = self._sweep.sums(weights, None, self._ends)
+        result[order] -= before.sums(weights, None, earlier[order])
+        return self._answer(result)
 
-    def _since(self, what: str, kinds: Kinds, weights: Callable[[], Ints | Bools], places: Ints) -> Ints:
-        table = self.history.cumulative(what, kinds, weights)
-        begin = np.minimum(self.history.find(self._entities, places[self._order]), self._end)
-        return self._unsort(table[self._end] - table[begin])
+    def _sort(self, values: Ints) -> Ints:
+        """Answers come in the order of the times; the questions, and what goes with each, need not."""
+        return values if self._order is None else values[self._order]
 
-    def _begin(self, window: timedelta | None) -> Ints:
-        length = None if window is None else in_microseconds(window)
-        if length not in self._begins:
-            places = np.zeros_like(self._end) if length is None else self._places(self._times - length)
-            self._begins[length] = self.history.find(self._entities, places)
-        return self._begins[length]
-
-    def _places(self, times: Ints) -> Ints:
-        """Search in the order of the pairs, where times are mostly sorted, then bring into ours."""
-        return self.history.timeline.before(times)[self._order]
-
-    def _unsort(self, values: Ints) -> Ints:
+    def _answer(self, values: Ints) -> Ints:
+        if self._order is None:
+            return self._repeat(values)
         result = np.empty_like(values)
         result[self._order] = values
         return self._repeat(result)

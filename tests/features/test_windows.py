@@ -90,7 +90,7 @@ def test_counts_when_asked_from_a_place_on_then_those_of_a_plain_loop(rows, ques
     _, timeline, lookup = ask(rows, questions, delay)
     places = np.full(len(questions), place)
     counted = lookup.count_since(places, kinds)
-    summed = lookup.summed_since("every second", np.arange(len(timeline)) % 2, places)
+    summed = lookup.summed_since(np.arange(len(timeline)) % 2, places)
     ordered = timeline.events.with_row_index("place").to_dicts()
     for number, (user, hour) in enumerate(questions):
         if user is not None:
