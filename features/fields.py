@@ -1,4 +1,4 @@
-"""The user's own columns as features: numbers as they are, categories as codes, times as ages."""
+"""The user's own columns: numbers and their logarithms, categories as codes, ages of times, words counted."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from features.errors import DataError
 from features.events import is_scalar
 from features.normalise import TIME
 from features.spec import FeatureSpec
+from features.terms import words
 
 Read = Callable[[Context, str], pl.Series]
 
@@ -23,10 +24,11 @@ _EXACT_IN_FLOAT32: Final = 2**24
 
 
 def field_features(prefix: str, fields: Sequence[Field], read: Read) -> Iterator[Feature]:
-    """One feature per field; `read` fetches its values, (N,), in the order of the rows."""
+    """What each field says by itself; `read` fetches its values, (N,), in the order of the rows."""
     for field in fields:
         if field.kind == "number":
-            yield Feature(_spec(f"{prefix}.{field.name}"), partial(_number, read=read, name=field.name))
+            yield Feature(_spec(f"{prefix}.{field.name}"), partial(read_number, read=read, name=field.name))
+            yield Feature(_spec(f"{prefix}.{field.name}_log"), partial(_logarithm, read=read, name=field.name))
         elif field.kind == "category":
             spec = FeatureSpec(f"{prefix}.{field.name}", dtype="category", missing="not given")
             yield Feature(spec, partial(_category, read=read, name=field.name))
@@ -36,6 +38,9 @@ def field_features(prefix: str, fields: Sequence[Field], read: Read) -> Iterator
                 FeatureSpec(f"{prefix}.{name}", missing="not given, or later than the query"),
                 partial(_age, read=read, name=field.name),
             )
+        else:
+            spec = FeatureSpec(f"{prefix}.{field.name}_words", missing="not given")
+            yield Feature(spec, partial(_words, read=read, name=field.name))
 
 
 def read_number(context: Context, read: Read, name: str) -> pl.Series:
@@ -58,8 +63,15 @@ def read_number(context: Context, read: Read, name: str) -> pl.Series:
     return single.set(~single.is_finite(), None)
 
 
-def _number(context: Context, read: Read, name: str) -> pl.Series:
-    return read_number(context, read, name)
+def _logarithm(context: Context, read: Read, name: str) -> pl.Series:
+    """sign(x) * ln(1 + |x|): for expressions and models that are no trees, to which it is the number itself."""
+    values = read_number(context, read, name).cast(pl.Float64)
+    return (values.sign() * values.abs().log1p()).cast(pl.Float32)
+
+
+def _words(context: Context, read: Read, name: str) -> pl.Series:
+    values = read(context, name).cast(pl.String).to_frame("text")
+    return values.select(words(pl.col("text")).list.len().cast(pl.Float32)).to_series()
 
 
 def _category(context: Context, read: Read, name: str) -> pl.Series:

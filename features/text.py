@@ -1,42 +1,123 @@
-"""How well an item's text answers the query's: the share of the query's words that it contains."""
+"""How well an item's text answers the query's: words and letters in common, and BM25 as of the query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import numpy as np
 import polars as pl
 
-from features.context import Context, Feature
+from features.context import Context, Feature, numbers
 from features.description import Description
+from features.documents import Documents
 from features.spec import FeatureSpec
+from features.terms import NO_TEXT, Texts, gram_bags, sum_over_terms, vocabulary, word_bags
+from features.windows import Bools, Floats, Ints
 
-_WORD: Final = r"[\p{L}\p{N}]+"
 _DEFAULT: Final = "text"
 """The query field that needs no mention in a feature's name."""
 
 
 def text_features(log: Description) -> Iterator[Feature]:
-    """`text.*`: for each text of the query, its overlap with each text and category of the item."""
+    """`text.*`: each text of the query against each text and category of the item."""
     texts = [field.name for field in log.query_fields if field.kind == "text"]
     targets = dict.fromkeys(field.name for field in log.item_fields if field.kind in ("text", "category"))
+    documents = {field.name for field in log.item_fields if field.kind == "text"}
     for text in texts:
         for target in targets:
-            name = f"text.{target}_overlap" if text == _DEFAULT else f"text.{text}_{target}_overlap"
-            spec = FeatureSpec(name, missing=f"no {text} with a word in it, or no {target}")
-            yield Feature(spec, partial(_overlap, text=text, target=target))
+            name = f"text.{target}" if text == _DEFAULT else f"text.{text}_{target}"
+            missing = f"no {text} with a word in it, or no {target}"
+            for suffix, compare in _COMPARE.items():
+                build = partial(_compared, text=text, target=target, compare=compare)
+                yield Feature(FeatureSpec(f"{name}_{suffix}", missing=missing), build)
+            if target in documents:
+                yield Feature(FeatureSpec(f"{name}_bm25", missing=missing), partial(_bm25, text=text, target=target))
 
 
-def _overlap(context: Context, text: str, target: str) -> pl.Series:
-    """|words of the query that the item has| / |words of the query|, in lower case; each pair of texts once."""
-    pairs = pl.DataFrame({"asked": context.query_field(text), "found": context.item_field(target)}).cast(pl.String)
-    asked, found = _words("asked"), _words("found")
-    overlap = asked.list.set_intersection(found).list.len() / asked.list.len()
-    known = pl.when(asked.list.len() > 0).then(overlap).cast(pl.Float32)
-    distinct = pairs.unique().drop_nulls().with_columns(known.alias("overlap"))
-    return pairs.join(distinct, on=["asked", "found"], how="left", maintain_order="left")["overlap"]
+@dataclass(frozen=True)
+class Pairs:
+    """The distinct pairs (P,) of a query's text and an item's, by their numbers; `of_row` (N,) the pair of each row."""
+
+    asked: Texts
+    found: Texts
+    first: Ints
+    second: Ints
+    of_row: Ints
+    known: Bools
+
+    @classmethod
+    def of(cls, asked: pl.Series, found: pl.Series) -> Pairs:
+        every_asked, every_found = Texts.of(asked), Texts.of(found)
+        first, second = every_asked.numbers(asked), every_found.numbers(found)
+        known = (first != NO_TEXT) & (second != NO_TEXT)
+        width = max(1, len(every_found.texts))
+        pairs, of_row = np.unique(np.where(known, first * width + second, NO_TEXT), return_inverse=True)
+        some = np.maximum(pairs, 0)
+        return cls(every_asked, every_found, some // width, some % width, of_row, known)
 
 
-def _words(name: str) -> pl.Expr:
-    return pl.col(name).str.to_lowercase().str.extract_all(_WORD).list.unique()
+def _compared(context: Context, text: str, target: str, compare: Callable[[Pairs], Floats | Bools]) -> pl.Series:
+    """A comparison of texts, made once per distinct pair; the rest, without a text, compares nothing."""
+    pairs = context.once(
+        f"pairs of {text} and {target}", lambda: Pairs.of(context.query_field(text), context.item_field(target))
+    )
+    if not pairs.known.any():
+        return numbers(np.zeros(len(pairs.known)), pairs.known)
+    return numbers(compare(pairs)[pairs.of_row], pairs.known)
+
+
+def _overlap(pairs: Pairs) -> Floats:
+    """|words of the query that the item has| / |words of the query|."""
+    known = vocabulary(pairs.asked)
+    asked, found = word_bags(pairs.asked, known), word_bags(pairs.found, known)
+    shared = sum_over_terms(
+        asked, pairs.first, lambda pair, place: found.count_in(pairs.second[pair], asked.terms[place]) > 0
+    )
+    return shared / asked.sizes[pairs.first]
+
+
+def _similar(pairs: Pairs) -> Floats:
+    """|runs of three characters in both| / |in either|, spaces between and around the words included."""
+    asked, found = gram_bags(pairs.asked, pairs.found)
+    shared = sum_over_terms(
+        asked, pairs.first, lambda pair, place: found.count_in(pairs.second[pair], asked.terms[place]) > 0
+    )
+    return shared / (asked.sizes[pairs.first] + found.sizes[pairs.second] - shared)
+
+
+def _exact(pairs: Pairs) -> Bools:
+    """Whether both have the same words in the same order."""
+    return (pairs.asked.at(pairs.first) == pairs.found.at(pairs.second)).to_numpy()
+
+
+def _prefix(pairs: Pairs) -> Bools:
+    """Whether the item's text begins with the query's, the last word perhaps unfinished."""
+    both = pl.DataFrame({"asked": pairs.asked.at(pairs.first), "found": pairs.found.at(pairs.second)})
+    return both.select(pl.col("found").str.starts_with(pl.col("asked"))).to_series().to_numpy()
+
+
+_COMPARE: Final[dict[str, Callable[[Pairs], Floats | Bools]]] = {
+    "overlap": _overlap,
+    "ngram": _similar,
+    "exact": _exact,
+    "prefix": _prefix,
+}
+
+
+def _bm25(context: Context, text: str, target: str) -> pl.Series:
+    items = context.log.items
+    found_texts = context.item_field(target)
+    if items is None:
+        return numbers(np.zeros(len(found_texts)), np.zeros(len(found_texts), np.bool_))
+    documents = context.once(f"documents of {target}", lambda: Documents.of(context.timeline, items, target))
+    sizes = context.sizes()
+    heads = np.cumsum(sizes) - sizes
+    of_queries = context.query_field(text)[heads]
+    asked = Texts.of(of_queries)
+    queries, found = asked.numbers(of_queries), documents.texts.numbers(found_texts)
+    query_of_row = np.repeat(np.arange(len(sizes)), sizes)
+    scores = documents.scores(asked, queries, context.times[heads], query_of_row, found)
+    return numbers(scores, (queries[query_of_row] != NO_TEXT) & (found != NO_TEXT))

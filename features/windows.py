@@ -90,13 +90,35 @@ class ItemPool:
         tick = pl.duration(microseconds=1)
         seen = timeline.events.select(ITEM, (pl.col(_ARRIVAL) + tick).alias(TIMESTAMP))
         sources = [seen, *_created(items)]
-        exist = pl.concat(sources).group_by(ITEM).agg(pl.col(TIMESTAMP).min()).sort(TIMESTAMP, ITEM)
-        self.items: pl.Series = exist[ITEM]
-        self._since: Ints = exist[TIMESTAMP].to_physical().to_numpy()
+        self.frame: pl.DataFrame = pl.concat(sources).group_by(ITEM).agg(pl.col(TIMESTAMP).min()).sort(TIMESTAMP, ITEM)
+        self.items: pl.Series = self.frame[ITEM]
+        self._since: Ints = self.frame[TIMESTAMP].to_physical().to_numpy()
 
     def sizes(self, times: Ints) -> Ints:
         """(M,) times in microseconds since 1970 -> (M,) how many of the items exist at each."""
         return np.searchsorted(self._since, times, side="right")
+
+
+def catalogue_timeline(timeline: Timeline, items: pl.DataFrame) -> tuple[Timeline, Ints, Ints]:
+    """The rows of a catalogue as events: when each comes to exist, and when a later version takes its place.
+
+    -> a timeline of the C changes, (C,) the row of `items` that changes, and (C,) 1 where it comes, -1 where it goes.
+    A version comes at its `valid_from`, an item of a catalogue without versions as in `ItemPool`. All that a query
+    knows of stands strictly before it: a row that comes at the very moment stands a tick earlier.
+    """
+    rows = items.with_row_index(_ROW)
+    if VALID_FROM in items.columns:
+        ordered = rows.sort(ITEM, VALID_FROM)
+        comes = ordered.select(_ROW, pl.col(VALID_FROM).alias(TIMESTAMP))
+        goes = ordered.select(_ROW, pl.col(VALID_FROM).shift(-1).over(ITEM).alias(TIMESTAMP))
+    else:
+        pool = ItemPool(timeline, items).frame
+        comes = rows.select(_ROW, ITEM).join(pool, on=ITEM, how="inner").select(_ROW, TIMESTAMP)
+        goes = comes.clear()
+    signed = pl.concat([comes.with_columns(sign=pl.lit(1)), goes.with_columns(sign=pl.lit(-1))]).drop_nulls()
+    tick = pl.duration(microseconds=1)
+    changes = signed.with_columns(pl.col(TIMESTAMP) - tick, pl.lit(ITEM).alias(EVENT)).sort(TIMESTAMP, _ROW, "sign")
+    return Timeline(changes, {}), changes[_ROW].to_numpy().astype(np.int64), changes["sign"].to_numpy().astype(np.int64)
 
 
 class Timeline:

@@ -195,7 +195,7 @@ def _idle_on_table(config: Config) -> list[str]:
     rule = config.relevance
     settings = {
         "features.custom": config.features.custom,
-        "features.windows, zone, session_gap or recent": config.features.options != NO_OPTIONS,
+        "features.windows, zone, session_gap, recent or channels": config.features.options != NO_OPTIONS,
         "relevance.tiers": rule.tiers,
         "relevance.watch": rule.watch,
         "relevance.column": rule.column,

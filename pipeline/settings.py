@@ -220,11 +220,13 @@ class Features(Section):
     """The silence that ends a session, as far as features look at sessions."""
     recent: Annotated[int, Field(ge=1, le=1000)] = NO_OPTIONS.recent
     """How many of the last items of a user the features look at."""
+    channels: tuple[str, ...] = NO_OPTIONS.channels
+    """Names or globs of the number fields of what was shown that hold scores or ranks of recall channels."""
 
     @property
     def options(self) -> Options:
         """What the features of a log need to know of these settings."""
-        return Options(self.windows, self.zone, self.session_gap, self.recent)
+        return Options(self.windows, self.zone, self.session_gap, self.recent, self.channels)
 
 
 class Split(Section):

@@ -111,7 +111,7 @@ def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
         ({"data": {"events": "e"}, "relevance": {"tiers": {"click": 1}}}, "data.shown names the event kind"),
         (
             {"data": {"table": "t"}, "features": {"zone": "Europe/Lisbon"}},
-            "zone, session_gap or recent would be ignored",
+            "zone, session_gap, recent or channels would be ignored",
         ),
         ({"data": {"events": "e"}, "features": {"zone": "Nowhere/Land"}}, "'Nowhere/Land' is no time zone"),
         ({"data": {"events": "e"}, "features": {"windows": ["7 days"]}}, "duration '7 days'"),

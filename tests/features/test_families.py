@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from statistics import fmean, pstdev
 
 import numpy as np
 import polars as pl
@@ -18,7 +17,7 @@ from features.fitted import fit_features
 from features.log import make_log
 from features.table import build_table
 from tests.features.factories import World, at, clean, worlds
-from tests.features.oracles import average_rank, seen_before
+from tests.features.oracles import seen_before
 
 
 def build(events, candidates, *, queries=None, pool="shown", windows=("2h",), gap="30m", recent=10, **tables):
@@ -201,32 +200,8 @@ def test_cross_when_items_share_a_category_then_shares_of_the_user():
     assert [rows[item]["cross.user_last_kind of_same"] for item in (2, 3, 5)] == [1, 0, None]
 
 
-def test_query_when_asked_then_hour_and_weekday_in_utc():
-    rows = build(LOG, ONE_QUERY)
-    assert (rows[1]["query.hour"], rows[1]["query.weekday"]) == (10, 1)
-    assert rows[1]["query.candidates"] == 3
-
-
-def test_within_query_when_values_tie_or_miss_then_average_ranks_and_z_scores():
-    prices = [3.0, 1.0, 1.0, None]
-    rows = build(LOG, {"query": [1] * 4 + [2], "item": [1, 2, 3, 4, 5], "price": [*prices, 8.0]})
-    assert [rows[item]["query.price_rank"] for item in (1, 2, 3, 4)] == average_rank(prices) == [3, 1.5, 1.5, None]
-    known = [price for price in prices if price is not None]
-    expected = [(price - fmean(known)) / pstdev(known) for price in known]
-    assert [rows[item]["query.price_z"] for item in (1, 2, 3)] == pytest.approx(expected)
-    assert rows[4]["query.price_z"] is None
-    assert (rows[5]["query.price_z"], rows[5]["query.price_rank"]) == (0.0, 1.0)
-    assert [rows[item]["query.popularity_rank"] for item in (1, 2, 3, 4)] == [4, 3, 1.5, 1.5]
-
-
-def test_within_query_when_all_equal_then_zero_and_not_noise():
-    rows = build(LOG, {"query": [1] * 7, "item": range(7), "price": [0.1] * 7})
-    assert {row["query.price_z"] for row in rows.values()} == {0.0}
-
-
-def test_within_query_when_candidates_are_sampled_then_off():
-    rows = build(LOG, ONE_QUERY, items=ITEMS, pool="sampled")
-    assert [name for name in rows[1] if name.startswith("query.")] == ["query.hour", "query.weekday"]
+def test_query_when_asked_then_how_many_candidates():
+    assert build(LOG, ONE_QUERY)[1]["query.candidates"] == 3
 
 
 def test_shown_when_logged_then_kept_and_the_position_never():
@@ -262,8 +237,8 @@ def test_shown_when_a_field_is_the_truth_itself_then_no_feature_reads_it():
     queries = pl.DataFrame({"query": [1], "timestamp": [at(10)]})
     log = make_log(clean(LOG))
     names = [fit_features(log, queries, candidates, pool="shown", exclude=hidden).names for hidden in ((), ["clicked"])]
-    told = {"shown.clicked", "query.clicked_rank", "query.clicked_z"}
-    assert set(names[0]) - set(names[1]) == told
+    told = set(names[0]) - set(names[1])
+    assert {"shown.clicked", "query.clicked_rank"} < told == {name for name in names[0] if "clicked" in name}
 
 
 def test_shown_when_a_number_is_nan_or_infinite_then_missing():
@@ -275,18 +250,6 @@ def test_query_fields_when_named_like_a_candidate_field_then_both_are_kept_apart
     queries = pl.DataFrame({"query": [1], "timestamp": [at(10)], "user": [1], "score": [7.0]})
     rows = build(LOG, ONE_QUERY | {"score": [0.5, 0.5, 0.25]}, queries=queries)
     assert (rows[1]["query.score"], rows[1]["shown.score"]) == (7.0, 0.5)
-
-
-def test_text_when_words_are_shared_then_their_part_of_the_query():
-    items = pl.DataFrame(
-        {"item": [1, 2, 3, 4], "title": ["Red SHOES, red", "old hat", None, "shoes-box for shoes"], "n": range(4)}
-    )
-    queries = pl.DataFrame(
-        {"query": [1, 2], "timestamp": [at(10)] * 2, "user": [1, 1], "text": ["red running shoes", " - ?"]}
-    )
-    rows = build(LOG, {"query": [1, 1, 1, 2], "item": [1, 2, 3, 4]}, queries=queries, items=items)
-    overlaps = [rows[item]["text.title_overlap"] for item in (1, 2, 3, 4)]
-    assert overlaps == [pytest.approx(2 / 3), 0, None, None]
 
 
 @settings(deadline=None, max_examples=40)
