@@ -8,12 +8,14 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from features.context import Feature
+from features.covisit import covisit_features
 from features.cross import cross_features
 from features.description import Description
 from features.errors import ConfigError
 from features.item import item_features
 from features.names import listed, nearest
 from features.query import query_features
+from features.recent import recent_features
 from features.session import session_features
 from features.shown import shown_features
 from features.spec import FeatureSpec
@@ -30,6 +32,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "shown": shown_features,
     "text": text_features,
     "session": session_features,
+    "recent": recent_features,
+    "covisit": covisit_features,
 }
 """Families by the first part of their features' names."""
 
