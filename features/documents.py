@@ -82,4 +82,4 @@ class Documents:
         change = np.repeat(np.arange(len(self.changed)), of_changes.sizes)
         events = self.changes.events.select(TIMESTAMP, EVENT)[change]
         history = History(Timeline(events, {}), of_changes.terms)
-        return history.at(terms, times).summed("documents", self.signs[change])
+        return history.at(terms, times).summed(self.signs[change])
