@@ -23,11 +23,11 @@ PRIOR_WEIGHT: Final = 10.0
 
 def activity_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
     """All that is counted of an entity; names start with `prefix`, the entity is named by the columns of `scope`."""
-    yield from _counts(prefix, scope, log)
-    yield from _rates(prefix, scope, log)
-    yield from _shares(prefix, scope, log)
-    yield from _values(prefix, scope, log)
-    yield from _recency(prefix, scope, log)
+    yield from count_features(prefix, scope, log)
+    yield from rate_features(prefix, scope, log)
+    yield from share_features(prefix, scope, log)
+    yield from value_features(prefix, scope, log)
+    yield from recency_features(prefix, scope, log)
 
 
 def slug(kind: str) -> str:
@@ -57,7 +57,8 @@ def smoothed_rate(
     return done / (lookup.count(shown, window) + PRIOR_WEIGHT)
 
 
-def _counts(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+def count_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """How many events, per kind and of all kinds, in all of history and in each window."""
     named: list[tuple[str, Kinds]] = [(slug(kind), (kind,)) for kind in log.kinds]
     if len(log.kinds) > 1:
         named.append(("event", None))
@@ -67,7 +68,8 @@ def _counts(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
             yield Feature(spec, partial(_count, scope=scope, kinds=kinds, window=window))
 
 
-def _rates(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+def rate_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """Smoothed events per impression, per kind, in all of history and in each window."""
     for kind in rated_kinds(log):
         for suffix, window in _spans(log):
             spec = _spec(
@@ -76,28 +78,36 @@ def _rates(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
             yield Feature(spec, partial(_rate, scope=scope, kind=kind, window=window))
 
 
-def _shares(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+def share_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """Of the interactions, the smoothed share of each kind, where there are several."""
     for kind in log.interactions if len(log.interactions) > 1 else ():
         missing = f"{unknown(scope)}; the global share without history"
         yield Feature(_spec(f"{prefix}.{slug(kind)}_share", missing, None), partial(_share, scope=scope, kind=kind))
 
 
-def _values(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+def value_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """Sums of values, in all of history and in each window, and their mean, per kind that carries a value."""
     for kind in log.valued:
         for suffix, window in _spans(log):
             spec = _spec(f"{prefix}.{slug(kind)}_value_sum{suffix}", f"{unknown(scope)}; 0 without history", window)
             yield Feature(spec, partial(_value_sum, scope=scope, kind=kind, window=window))
         spec = _spec(f"{prefix}.{slug(kind)}_value_mean", f"{unknown(scope)}, or no event with a value", None)
-        yield Feature(spec, partial(_value_mean, scope=scope, kind=kind))
+        yield Feature(spec, partial(value_mean, scope=scope, kind=kind))
 
 
-def _recency(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
-    missing = f"{unknown(scope)}, or no such event before"
+def recency_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
+    """Days since the last event, per kind and of all kinds, and since the first."""
     for kind in log.kinds if len(log.kinds) > 1 else ():
-        spec = _spec(f"{prefix}.days_since_{slug(kind)}", missing, None)
-        yield Feature(spec, partial(days_since_last, scope=scope, kinds=(kind,)))
-    yield Feature(_spec(f"{prefix}.days_since_last", missing, None), partial(days_since_last, scope=scope, kinds=None))
-    yield Feature(_spec(f"{prefix}.days_since_first", missing, None), partial(_days_since_first, scope=scope))
+        yield days_since_feature(f"{prefix}.days_since_{slug(kind)}", scope, (kind,))
+    yield days_since_feature(f"{prefix}.days_since_last", scope)
+    spec = _spec(f"{prefix}.days_since_first", f"{unknown(scope)}, or no event before", None)
+    yield Feature(spec, partial(_days_since_first, scope=scope))
+
+
+def days_since_feature(name: str, scope: Scope, kinds: Kinds = None) -> Feature:
+    """Days from the last event of the kinds to have arrived to the query."""
+    missing = f"{unknown(scope)}, or no such event before"
+    return Feature(_spec(name, missing, None), partial(_days_since_last, scope=scope, kinds=kinds))
 
 
 def distinct_feature(name: str, scope: Scope, other: str) -> Feature:
@@ -107,9 +117,9 @@ def distinct_feature(name: str, scope: Scope, other: str) -> Feature:
     )
 
 
-def days_since_last(context: Context, scope: Scope, kinds: Kinds) -> pl.Series:
-    """Days from the last event to have arrived to the query."""
-    return _days_since(context, context.lookup(*scope).last_event(kinds), context.lookup(*scope).known)
+def _days_since_last(context: Context, scope: Scope, kinds: Kinds) -> pl.Series:
+    lookup = context.lookup(*scope)
+    return _days_since(context, lookup.last_event(kinds), lookup.known)
 
 
 def _count(context: Context, scope: Scope, kinds: Kinds, window: timedelta | None) -> pl.Series:
@@ -135,7 +145,8 @@ def _value_sum(context: Context, scope: Scope, kind: str, window: timedelta | No
     return numbers(lookup.total((kind,), window), lookup.known)
 
 
-def _value_mean(context: Context, scope: Scope, kind: str) -> pl.Series:
+def value_mean(context: Context, scope: Scope, kind: str) -> pl.Series:
+    """(N,) the mean value of the entity's events of a kind that have one."""
     lookup = context.lookup(*scope)
     count = lookup.valued((kind,))
     return numbers(lookup.total((kind,)) / np.maximum(count, 1), lookup.known & (count > 0))

@@ -13,6 +13,7 @@ from features.cross import cross_features
 from features.description import Description
 from features.errors import ConfigError
 from features.item import item_features
+from features.levels import level_features
 from features.names import listed, nearest
 from features.query import query_features
 from features.recent import recent_features
@@ -28,6 +29,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "item": item_features,
     "user": user_features,
     "cross": cross_features,
+    "field": level_features,
     "query": query_features,
     "shown": shown_features,
     "text": text_features,

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 
-from features.activity import PRIOR_WEIGHT
+from features.activity import PRIOR_WEIGHT, rated_kinds
 from features.fitted import fit_features
 from features.log import make_log
 from features.table import build_table
@@ -75,7 +75,7 @@ def test_peers_when_computed_by_a_plain_loop_then_the_same(world: World):
         every = 0 if category is None else count(time, done, category=category)
         share = count(time, done, item=item) / every if every else None
         assert row["item.share_of_category"] == (pytest.approx(share) if every else None)
-        for kind in done if log.shown in fitted.description.kinds and log.shown not in done else ():
+        for kind in rated_kinds(fitted.description):
             prior = (count(time, (kind,), category=category) + PRIOR_WEIGHT * fitted.rates[kind]) / (
                 count(time, ("impression",), category=category) + PRIOR_WEIGHT
             )
