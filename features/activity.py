@@ -164,11 +164,7 @@ def _days_since(context: Context, rows: np.ndarray[tuple[int], np.dtype[np.int64
 
 
 def _distinct(context: Context, scope: Scope, other: str) -> pl.Series:
-    lookup = context.lookup(*scope)
-    keys = [context.event_values(key).alias(f"key {number}") for number, key in enumerate((*scope, other))]
-    pairs = pl.DataFrame(keys)
-    new = pairs.select(pl.struct(pl.all()).is_first_distinct() & pl.col(keys[-1].name).is_not_null()).to_series()
-    return numbers(lookup.summed(new.to_numpy()), lookup.known)
+    return numbers(context.distinct(scope, other), context.lookup(*scope).known)
 
 
 def _spans(log: Description) -> Iterator[tuple[str, timedelta | None]]:

@@ -36,19 +36,23 @@ class Candidates:
     counts: Mapping[str, int]
 
 
-def shown_candidates(queries: Queries, shown: str, positives: pl.DataFrame | None = None) -> Candidates:
+def shown_candidates(
+    queries: Queries, shown: str, positives: pl.DataFrame | None = None, *, strict: bool = True
+) -> Candidates:
     """What was shown: one row per item of a query, its first impression, with position and candidate fields.
 
-    `positives` (query, item): those that were not shown are counted as unreachable. Raises DataError where the log
-    holds no event of the kind `shown`.
+    `positives` (query, item): those that were not shown are counted as unreachable. Fields without any value are left
+    out, and DataError raised where the log holds no event of the kind `shown`; unless `strict`, for a part of a log
+    where nothing may have been shown.
     """
-    require_kinds(queries.events, [shown], role="data.shown")
+    if strict:
+        require_kinds(queries.events, [shown], role="data.shown")
     asked = queries.frame.select(QUERY)
     impressions = queries.events.filter(pl.col(EVENT) == shown).join(asked, on=QUERY, how="semi", maintain_order="left")
     first = impressions.unique([QUERY, ITEM], keep="first", maintain_order=True)
     fields = [name for name in first.columns if name not in (QUERY, ITEM, POSITION, *_NOT_FIELDS)]
     own = [name for name in (QUERY, ITEM, POSITION) if name in first.columns]
-    frame = first.select(*own, *(name for name in fields if first[name].null_count() < first.height))
+    frame = first.select(*own, *(name for name in fields if not strict or first[name].null_count() < first.height))
     counts = {
         "repeated_impressions": impressions.height - first.height,
         "queries_without_candidates": asked.join(frame, on=QUERY, how="anti").height,
@@ -57,9 +61,14 @@ def shown_candidates(queries: Queries, shown: str, positives: pl.DataFrame | Non
     return Candidates(frame, counts)
 
 
+def item_pool(log: Log) -> ItemPool:
+    """The items of the log and its catalogue, by the time from which they exist."""
+    return ItemPool(Timeline(log.events, log.delay), log.items)
+
+
 def pool_candidates(log: Log, queries: pl.DataFrame) -> Candidates:
     """Every item that exists at the time of each query (`query`, `timestamp`), see `features.windows.ItemPool`."""
-    pool = ItemPool(Timeline(log.events, log.delay), log.items)
+    pool = item_pool(log)
     sizes = pool.sizes(_times(queries))
     rows = np.repeat(np.arange(queries.height), sizes)
     frame = pl.DataFrame({QUERY: queries[QUERY].gather(rows), ITEM: pool.items.gather(_count_up(sizes))})
@@ -67,15 +76,21 @@ def pool_candidates(log: Log, queries: pl.DataFrame) -> Candidates:
 
 
 def sampled_candidates(
-    log: Log, queries: pl.DataFrame, positives: pl.DataFrame, *, negatives: int = 50, seed: int = 0
+    log: Log,
+    queries: pl.DataFrame,
+    positives: pl.DataFrame,
+    *,
+    negatives: int = 50,
+    seed: int = 0,
+    pool: ItemPool | None = None,
 ) -> Candidates:
     """The positives of each query and `negatives` other items, all from the items that exist at its time.
 
-    `queries`: `query`, `timestamp`; `positives`: `query`, `item`. Positives outside the pool are left out and counted
+    `queries`: `query`, `timestamp`; `positives`: `query`, `item`; `pool`: `item_pool(log)`. Positives outside the pool are left out and counted
     as unreachable. Negatives are never positives of the query nor drawn twice; a pool with too few gives all it has,
     counted. The draw depends on `seed`, the query's id and the pool alone.
     """
-    pool = ItemPool(Timeline(log.events, log.delay), log.items)
+    pool = pool or item_pool(log)
     asked = queries.select(QUERY, TIMESTAMP).with_row_index("row")
     place = pl.DataFrame({ITEM: pool.items, "place": np.arange(len(pool.items), dtype=np.int64)})
     known = positives.select(QUERY, ITEM).unique().join(asked, on=QUERY).join(place, on=ITEM)

@@ -13,9 +13,11 @@ import polars as pl
 from features.columns import ITEM, QUERY, TIMESTAMP, USER
 from features.description import Description
 from features.errors import DataError
-from features.event_fields import fields_of_events, fields_when_shown
+from features.event_fields import fields_of_events, fields_when_shown, plain_text
 from features.log import Log, align_ids
+from features.past import Past
 from features.rows import OF_QUERY
+from features.running import RunningLookup
 from features.spec import FeatureSpec
 from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_of
 
@@ -47,7 +49,8 @@ class Context:
     `rows`: `query`, `item`, `timestamp`, and where known `user`, `position`, the fields of queries and of what was
     shown; in the order of `features.table.order_rows`, so the rows of a query stand together. `rates`: what was
     learned in the training window, see `features.fitted`. `queries`: `query` and the lists and vectors of queries,
-    which the rows leave out; needed by the features of such fields alone.
+    which the rows leave out; needed by the features of such fields alone. `past`: of a log in files what all blocks of
+    rows share; rows come in order of time then.
     """
 
     log: Log
@@ -55,6 +58,7 @@ class Context:
     description: Description
     rates: Mapping[str, float]
     queries: pl.DataFrame | None = None
+    past: Past | None = None
     _timeline: Timeline | None = None
     _lookups: dict[Scope, Lookup] = field(default_factory=dict)
     _codes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
@@ -64,6 +68,8 @@ class Context:
     @property
     def timeline(self) -> Timeline:
         """The events of the log in order of arrival."""
+        if self.past is not None:
+            return self.past.timeline
         if self._timeline is None:
             self._timeline = Timeline(self.log.events, self.log.delay)
         return self._timeline
@@ -105,15 +111,23 @@ class Context:
     def lookup(self, *scope: str) -> Lookup:
         """What the row's entity did before the row's query; asked once per query where the query says who that is."""
         if scope not in self._lookups:
-            events, rows = self.entities(scope)
-            history = History(self.timeline, events)
+            ask, rows = self._history(scope)
             if all(key.partition(".")[0] in (USER, QUERY) for key in scope):
                 sizes = self.sizes()
                 heads = np.cumsum(sizes) - sizes
-                self._lookups[scope] = history.at(rows[heads], self.times[heads], repeats=sizes)
+                self._lookups[scope] = ask(rows[heads], self.times[heads], repeats=sizes)
             else:
-                self._lookups[scope] = history.at(rows, self.times)
+                self._lookups[scope] = ask(rows, self.times)
         return self._lookups[scope]
+
+    def distinct(self, scope: Scope, other: str) -> Ints:
+        """(N,) how many different values of the key `other` the events of the row's entity had before its query."""
+        lookup = self.lookup(*scope)
+        if isinstance(lookup, RunningLookup) and self.past is not None:
+            return lookup.carry(("distinct", other), self.past.first_of_entity(scope, other).part, np.int32)
+        keys = [self.event_values(key).alias(f"key {number}") for number, key in enumerate((*scope, other))]
+        new = pl.DataFrame(keys).select(pl.struct(pl.all()).is_first_distinct() & pl.col(keys[-1].name).is_not_null())
+        return lookup.summed(new.to_series().to_numpy())
 
     def event_values(self, key: str) -> pl.Series:
         """(E,) an id of the timeline's events, or a field as of the event: "item.category", "user.segment" ...
@@ -122,7 +136,7 @@ class Context:
         """
         table, _, name = key.partition(".")
         values = _ids(self._event_fields(table), name, len(self.timeline)) if name else _ids(self.timeline.events, key)
-        return _plain(values) if table == QUERY else values
+        return plain_text(values) if table == QUERY else values
 
     def row_values(self, key: str) -> pl.Series:
         """(N,) the same of the rows."""
@@ -130,18 +144,22 @@ class Context:
         if not name:
             return _ids(self.rows, key)
         if table == QUERY:
-            return _plain(self.query_field(name))
+            return plain_text(self.query_field(name))
         read = {ITEM: self.item_field, USER: self.user_field, SHOWN: self.shown_field}[table]
         return read(name)
 
     def codes(self, key: str) -> tuple[Ints, Ints]:
         """(E,) and (N,) codes of `event_values` and `row_values`: equal where these are, NOBODY where they are null."""
+        if self.past is not None:
+            return self.past.codes((key,)).astype(np.int64), self.past.encode((key,), [self.row_values(key)])
         if key not in self._codes:
             self._codes[key] = _codes(self.event_values(key), self.row_values(key))
         return self._codes[key]
 
     def entities(self, scope: Scope) -> tuple[Ints, Ints]:
         """(E,) and (N,) the code of the entity of each event and each row, NOBODY where a part of it is null."""
+        if self.past is not None:
+            return self.past.codes(scope).astype(np.int64), self._row_entities(self.past, scope)
         events, rows = self.codes(scope[0])
         for key in scope[1:]:
             more_events, more_rows = self.codes(key)
@@ -150,6 +168,15 @@ class Context:
         if max(_top(events), _top(rows)) >= 2**62 // (len(self.timeline) + 1):
             return _codes(_nullable(events), _nullable(rows))
         return events, rows
+
+    def _history(self, scope: Scope) -> tuple[Callable[..., Lookup], Ints]:
+        if self.past is not None:
+            return self.past.running(scope).follow, self._row_entities(self.past, scope)
+        events, rows = self.entities(scope)
+        return History(self.timeline, events).at, rows
+
+    def _row_entities(self, past: Past, scope: Scope) -> Ints:
+        return past.encode(scope, [self.row_values(key) for key in scope])
 
     def _event_fields(self, table: str) -> pl.DataFrame:
         if table not in self._columns:
@@ -198,13 +225,6 @@ def _ids(table: pl.DataFrame, name: str, height: int | None = None) -> pl.Series
     if name in table.columns:
         return table[name]
     return pl.repeat(None, table.height if height is None else height, dtype=pl.Int64, eager=True)
-
-
-def _plain(values: pl.Series) -> pl.Series:
-    """Text in lower case, with single spaces; anything else as it is."""
-    if values.dtype != pl.String:
-        return values
-    return values.str.to_lowercase().str.strip_chars().str.replace_all(r"\s+", " ")
 
 
 def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:

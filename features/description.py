@@ -16,6 +16,7 @@ from features import columns
 from features.events import is_list
 from features.log import Log
 from features.nested import is_vector, size_of_vectors
+from features.spill import Events
 
 FieldKind = Literal["number", "category", "text", "time", "list", "vector"]
 Pool = Literal["shown", "sampled"]
@@ -121,7 +122,7 @@ def describe(
         kinds=log.kinds,
         valued=_valued(log.events),
         shown=log.shown,
-        users=columns.USER in log.events.columns,
+        users=columns.USER in log.events.collect_schema(),
         item_fields=_fields(log.items),
         user_fields=_fields(log.users),
         query_fields=_fields(queries),
@@ -131,11 +132,11 @@ def describe(
     )
 
 
-def _valued(events: pl.DataFrame) -> tuple[str, ...]:
-    if columns.VALUE not in events.columns:
+def _valued(events: Events) -> tuple[str, ...]:
+    if columns.VALUE not in events.collect_schema():
         return ()
-    with_value = events.filter(pl.col(columns.VALUE).is_not_null())
-    return tuple(sorted(with_value[columns.EVENT].unique().cast(pl.String)))
+    with_value = events.lazy().filter(pl.col(columns.VALUE).is_not_null()).select(pl.col(columns.EVENT).unique())
+    return tuple(sorted(with_value.collect(engine="streaming").to_series().cast(pl.String)))
 
 
 def _fields(table: pl.DataFrame | None) -> tuple[Field, ...]:

@@ -17,8 +17,12 @@ def fields_of_events(log: Log, timeline: Timeline, key: str) -> pl.DataFrame:
     Of a versioned table it is the version in force at the time of the event; an event that is older than its query
     knows nothing of it. Without a catalogue there are no columns.
     """
+    return fields_of(log, timeline.events, key)
+
+
+def fields_of(log: Log, events: pl.DataFrame, key: str) -> pl.DataFrame:
+    """The same of some events."""
     catalogue = {ITEM: log.items, USER: log.users, QUERY: log.queries}[key]
-    events = timeline.events
     if catalogue is None or key not in events.columns:
         return pl.DataFrame()
     if key != QUERY:
@@ -42,3 +46,10 @@ def fields_when_shown(timeline: Timeline, pairs: Ints, shown: str | None) -> pl.
     by_then = History(timeline, pairs).at(pairs, timeline.arrivals() + 1).last_event((shown,))
     rows = pl.Series(by_then).set(pl.Series((by_then < 0) | (pairs == NOBODY)), None)
     return events.select(pl.coalesce(name, pl.col(name).gather(rows)) for name in events.columns)
+
+
+def plain_text(values: pl.Series) -> pl.Series:
+    """Text in lower case, with single spaces; anything else as it is."""
+    if values.dtype != pl.String:
+        return values
+    return values.str.to_lowercase().str.strip_chars().str.replace_all(r"\s+", " ")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -17,8 +18,10 @@ from features.columns import EVENT, ITEM, POSITION, PRIVATE, QUERY, RULE, SESSIO
 from features.errors import DataError
 from features.fixed import FIXED_POINT
 from features.names import listed, nearest
-from features.normalise import normalise_ids, normalise_times
-from features.sources import Sources, read_tables
+from features.normalise import infer_unit, normalise_ids, normalise_times
+from features.room import Room
+from features.sources import Part, Sources, read_column, read_in_parts, read_tables
+from features.spill import Events, Run, merge_runs, write_run
 
 RULES: Final = {
     "null_item": "the item is missing",
@@ -57,15 +60,20 @@ class EventLog:
     rows in all.
     """
 
-    events: pl.DataFrame
+    events: Events
     rejected: pl.DataFrame
     counts: Mapping[str, int]
     read: int
 
     @property
+    def kept(self) -> int:
+        """How many rows are good."""
+        return self.read - sum(self.counts.values())
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """The columns that are not ours."""
-        return tuple(name for name in self.events.columns if name not in _OURS)
+        return tuple(name for name in self.events.collect_schema() if name not in _OURS)
 
 
 def read_events(
@@ -83,19 +91,76 @@ def read_events(
     without (good) rows, and a share of rejected rows above `max_rejected`, not counting duplicates.
     """
     mapping = dict(columns or {})
-    ids = [mapping.get(name, name) for name in _IDS]
     parts = [
         _validate(name, _project(name, table, mapping, event), time_unit)
-        for name, table in read_tables(sources, text=ids)
+        for name, table in read_tables(sources, text=_their_ids(mapping))
     ]
     good = _stack([part.good for part in parts])
-    _check_sum(good)
+    _check_sum(_sum(good))
     read = sum(part.good.height + part.bad.height for part in parts)
     events, duplicates = _split_duplicates(_sort(good))
-    rejected = pl.concat([*(part.bad for part in parts), duplicates], how="diagonal")
-    counts = {rule: n for rule in RULES if (n := int((rejected[RULE] == rule).sum()))}
+    return _log(events, [*(part.bad for part in parts), duplicates], read, max_rejected)
+
+
+def read_large_events(
+    source: str | Path,
+    room: Room,
+    *,
+    columns: Mapping[str, str] | None = None,
+    time_unit: str | None = None,
+    event: str | None = None,
+    max_rejected: float = 0.01,
+) -> EventLog:
+    """The same log, of which no more than some parts are in memory at once: `events` is a scan of files in `room`.
+
+    Two things are asked of a part of a Parquet file alone: whether most of its times are out of range, and whether
+    times that are text agree about having a zone.
+    """
+    mapping = dict(columns or {})
+    runs, bad, kinds, read, total = [], [], set[str](), 0, 0.0
+    for part in read_in_parts(source, text=_their_ids(mapping), rows=room.rows):
+        projected = _project(part.path.name, part.table, mapping, event)
+        if part.first == 0:
+            unit = time_unit or _unit_of_file(part, mapping.get(TIMESTAMP, TIMESTAMP))
+        found = _validate(part.path.name, projected, unit, part.first)
+        runs.append(write_run(found.good, TIMESTAMP, room))
+        bad.append(found.bad)
+        kinds |= set(found.good[EVENT].unique())
+        read, total = read + projected.height, total + _sum(found.good)
+    _check_sum(total)
+    events, duplicates = _merge(runs, pl.Enum(sorted(kinds)), room)
+    return _log(events, [*bad, *duplicates], read, max_rejected)
+
+
+def _their_ids(mapping: Mapping[str, str]) -> list[str]:
+    return [mapping.get(name, name) for name in _IDS]
+
+
+def _log(events: Events, rejected: list[pl.DataFrame], read: int, max_rejected: float) -> EventLog:
+    bad = pl.concat(rejected, how="diagonal")
+    counts = {rule: n for rule in RULES if (n := int((bad[RULE] == rule).sum()))}
     _check_rejected(counts, read, max_rejected)
-    return EventLog(events, rejected, counts, read)
+    return EventLog(events, bad, counts, read)
+
+
+def _unit_of_file(part: Part, column: str) -> str | None:
+    """The unit of times that are numbers, of which no part of a file may say another than the whole."""
+    if not part.is_cut or part.table.schema[column].is_temporal():
+        return None
+    return infer_unit(read_column(part.path, column))
+
+
+def _merge(runs: list[Run], kinds: pl.Enum, room: Room) -> tuple[pl.LazyFrame, list[pl.DataFrame]]:
+    """All events in order, each once, and the surplus; equal rows share a time, and so a piece."""
+    columns = stack_tables(_alike([run.empty for run in runs]))
+    duplicates: list[pl.DataFrame] = []
+
+    def finish(found: list[pl.DataFrame]) -> pl.DataFrame:
+        events, surplus = _split_duplicates(_sort(_stack([columns, *found], kinds)))
+        duplicates.append(surplus)
+        return events
+
+    return merge_runs(runs, TIMESTAMP, room, finish), duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +239,14 @@ def _project(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: 
     return rename_columns(table, mapping, _OURS)
 
 
-def _validate(name: str, raw: pl.DataFrame, time_unit: str | None) -> _Part:
-    """The rows of one source, in our types, and those that break a rule, as text."""
+def _validate(name: str, raw: pl.DataFrame, time_unit: str | None, first: int = 0) -> _Part:
+    """The rows of one source from its row `first` on, in our types, and those that break a rule, as text."""
     times, outside = normalise_times(raw[TIMESTAMP], unit=time_unit, what=f"{TIMESTAMP} in {name}")
     typed = raw.with_columns(times.alias(TIMESTAMP), *_typed_columns(name, raw))
     broken = _first_broken(typed, outside)
     is_bad = broken.is_not_null()
     bad = raw.filter(is_bad)
-    places = is_bad.arg_true().cast(pl.Int64).alias(_ROW)
+    places = (is_bad.arg_true().cast(pl.Int64) + first).alias(_ROW)
     why = [broken.filter(is_bad).alias(RULE), pl.repeat(name, bad.height, eager=True).alias(_SOURCE), places]
     return _Part(typed.filter(~is_bad), _as_text(bad).select(*why, pl.all()))
 
@@ -244,22 +309,24 @@ def _first_broken(typed: pl.DataFrame, outside: pl.Series) -> pl.Series:
     return typed.select(pl.coalesce(rules).alias(RULE)).to_series()
 
 
-def _stack(tables: list[pl.DataFrame]) -> pl.DataFrame:
-    """All good rows, ids as text where any source has text, kinds of events as an Enum."""
+def _stack(tables: list[pl.DataFrame], kinds: pl.Enum | None = None) -> pl.DataFrame:
+    """All good rows, kinds of events as an Enum: of `kinds`, or of those found."""
+    stacked = stack_tables(_alike(tables))
+    casts = [pl.col(EVENT).cast(kinds or pl.Enum(stacked[EVENT].unique().sort()))]
+    if POSITION in stacked.columns:
+        casts.append(pl.col(POSITION).cast(pl.Int32))
+    return stacked.with_columns(casts)
+
+
+def _alike(tables: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """The tables with ids as text where any of them has text."""
     for name in _IDS:
         dtypes = {table.schema[name] for table in tables if name in table.columns}
         if len(dtypes) > 1:
             tables = [
                 table.with_columns(pl.col(name).cast(pl.String)) if name in table.columns else table for table in tables
             ]
-    stacked = stack_tables(tables)
-    if stacked.is_empty():
-        return stacked
-    kinds = pl.Enum(stacked[EVENT].unique().sort())
-    casts = [pl.col(EVENT).cast(kinds)]
-    if POSITION in stacked.columns:
-        casts.append(pl.col(POSITION).cast(pl.Int32))
-    return stacked.with_columns(casts)
+    return tables
 
 
 def stack_tables(tables: list[pl.DataFrame]) -> pl.DataFrame:
@@ -276,8 +343,11 @@ def stack_tables(tables: list[pl.DataFrame]) -> pl.DataFrame:
         ) from error
 
 
-def _check_sum(events: pl.DataFrame) -> None:
-    total = float(events[VALUE].sum()) if VALUE in events.columns else 0.0
+def _sum(events: pl.DataFrame) -> float:
+    return float(events[VALUE].sum()) if VALUE in events.columns else 0.0
+
+
+def _check_sum(total: float) -> None:
     if total >= _MAX_SUM:
         raise DataError(
             f"the values of the log sum to {total:.3g}",

@@ -11,6 +11,7 @@ import polars as pl
 from features.columns import EVENT, ITEM, QUERY, USER
 from features.errors import DataError
 from features.names import listed, nearest
+from features.spill import Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Log:
     `delay` how late the events of a kind reach the store (a kind that is not in it: at once).
     """
 
-    events: pl.DataFrame
+    events: Events
     items: pl.DataFrame | None = None
     users: pl.DataFrame | None = None
     queries: pl.DataFrame | None = None
@@ -34,7 +35,7 @@ class Log:
 
 
 def make_log(
-    events: pl.DataFrame,
+    events: Events,
     *,
     items: pl.DataFrame | None = None,
     users: pl.DataFrame | None = None,
@@ -48,9 +49,8 @@ def make_log(
     Raises DataError where `shown`, or a kind that `delay` names, does not occur in the log; unless `strict`, a kind
     that was named for another log may be missing in this one.
     """
-    given = {"events": events, "items": items, "users": users, "queries": queries}
-    tables = _align_ids({name: table for name, table in given.items() if table is not None})
-    aligned = tables.pop("events")
+    given = {"items": items, "users": users, "queries": queries}
+    aligned, tables = _align_ids(events, {name: table for name, table in given.items() if table is not None})
     if shown is not None and strict:
         require_kinds(aligned, [shown], role="data.shown")
     if isinstance(delay, Mapping):
@@ -71,12 +71,12 @@ def count_unmatched(log: Log) -> dict[str, int]:
     return {
         what: _count_unmatched(log.events, table, name)
         for name, what, table in pairs
-        if table is not None and name in log.events.columns
+        if table is not None and name in log.events.collect_schema()
     }
 
 
-def _count_unmatched(events: pl.DataFrame, table: pl.DataFrame, name: str) -> int:
-    held = events.select(pl.col(name).drop_nulls().unique().sort())
+def _count_unmatched(events: Events, table: pl.DataFrame, name: str) -> int:
+    held = distinct(events, name).to_frame().sort(name)
     unmatched = held.join(table.select(name).unique(), on=name, how="anti").height
     if unmatched == held.height > 0:
         raise DataError(
@@ -88,12 +88,20 @@ def _count_unmatched(events: pl.DataFrame, table: pl.DataFrame, name: str) -> in
     return unmatched
 
 
-def event_kinds(events: pl.DataFrame) -> tuple[str, ...]:
+def event_kinds(events: Events) -> tuple[str, ...]:
     """The kinds that occur, sorted."""
-    return tuple(sorted(events[EVENT].unique().drop_nulls().cast(pl.String)))
+    return tuple(sorted(distinct(events, EVENT).cast(pl.String)))
 
 
-def require_kinds(events: pl.DataFrame, kinds: Iterable[str], *, role: str) -> None:
+def distinct(events: Events, name: str) -> pl.Series:
+    """The values of a column, each once, without null, in no order."""
+    values = pl.col(name).unique()
+    if isinstance(events, pl.DataFrame):
+        return events.select(values).to_series().drop_nulls()
+    return events.select(values).collect(engine="streaming").to_series().drop_nulls()
+
+
+def require_kinds(events: Events, kinds: Iterable[str], *, role: str) -> None:
     """Raise DataError for the first of `kinds` that does not occur; `role` is where the user named it."""
     present = event_kinds(events)
     for kind in kinds:
@@ -113,10 +121,15 @@ def align_ids(left: pl.DataFrame, right: pl.DataFrame, name: str) -> tuple[pl.Da
     return left.with_columns(pl.col(name).cast(pl.String)), right.with_columns(pl.col(name).cast(pl.String))
 
 
-def _align_ids(tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+def _align_ids(events: Events, tables: dict[str, pl.DataFrame]) -> tuple[Events, dict[str, pl.DataFrame]]:
+    own = events.collect_schema()
     for name in (ITEM, USER, QUERY):
-        holders = {key: table for key, table in tables.items() if name in table.columns}
-        if len({table.schema[name] for table in holders.values()}) > 1:
-            text = {key: table.with_columns(pl.col(name).cast(pl.String)) for key, table in holders.items()}
-            tables = tables | text
-    return tables
+        types = {own[name]} if name in own else set()
+        types |= {table.schema[name] for table in tables.values() if name in table.columns}
+        if len(types) > 1:
+            text = pl.col(name).cast(pl.String)
+            events = events.with_columns(text) if name in own else events
+            tables = {
+                key: table.with_columns(text) if name in table.columns else table for key, table in tables.items()
+            }
+    return events, tables

@@ -63,6 +63,13 @@ def normalise_times(times: pl.Series, *, unit: str | None, what: str) -> tuple[p
     )
 
 
+def infer_unit(times: pl.Series) -> str | None:
+    """The unit in which most of these numbers since 1970 lie in 1990..2100; None for none, or for other things."""
+    if times.dtype == pl.String and times.drop_nulls().str.contains(_NUMBER).all():
+        times = times.cast(pl.Float64, strict=False)
+    return _likely_unit(_wide(times)) if times.dtype.is_numeric() else None
+
+
 def _integers_where_all_are(ids: pl.Series) -> pl.Series:
     if not ids.drop_nulls().str.contains(r"^(?:0|-?[1-9]\d{0,18})$").all():
         return ids

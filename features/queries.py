@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -18,6 +18,10 @@ _ASKED: Final = private("asked")
 _SEVERAL: Final = private("several")
 _EVER: Final = private("ever")
 _OF_TABLE: Final = private("of_table")
+_ROW: Final = private("row")
+_BEGAN: Final = private("began")
+FIRST, LAST, COUNT = private("first"), private("last"), private("count")
+"""Columns of `query_spans`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +54,39 @@ def queries_by_session(events: pl.DataFrame, *, gap: timedelta | None = None, co
         _require(events, column, "queries.by = 'session' without a gap")
         named = normalise_ids(events[column], what=f"{column} of the log")
         return _collect(events.with_columns(named.alias(QUERY)))
-    _require(events, USER, "queries.by = 'session' with a gap")
-    return _collect(events.with_columns(_session_ids(events, gap)))
+    return _collect(next(name_sessions([events], gap)))
+
+
+def name_sessions(parts: Iterable[pl.DataFrame], gap: timedelta) -> Iterator[pl.DataFrame]:
+    """The parts of a log, which follow each other in time, with `query`: the session of each event, user@start.
+
+    The start is written to the microsecond. A session may go on in the next part.
+    """
+    before: pl.DataFrame | None = None
+    for part in parts:
+        _require(part, USER, "queries.by = 'session' with a gap")
+        own = part.select(USER, TIMESTAMP).with_row_index(_ROW).with_columns(pl.col(_ROW).cast(pl.Int64))
+        known = own.with_columns(pl.lit(None, own.schema[TIMESTAMP]).alias(_BEGAN))
+        ordered = (known if before is None else pl.concat([before, known])).sort(USER, TIMESTAMP, _ROW)
+        begins = (pl.col(USER) != pl.col(USER).shift(1)) | (pl.col(TIMESTAMP).diff() > gap)
+        starts = pl.when(begins.fill_null(True)).then(pl.col(TIMESTAMP))
+        began = ordered.with_columns(pl.coalesce(_BEGAN, starts).forward_fill().alias(_BEGAN))
+        before = began.group_by(USER, maintain_order=True).last().with_columns(pl.lit(-1, pl.Int64).alias(_ROW))
+        before = before.select(known.columns)
+        times = began.filter(pl.col(_ROW) >= 0).sort(_ROW)[_BEGAN]
+        yield part.with_columns(_named(pl.lit(times.dt.strftime("%Y-%m-%dT%H:%M:%S%.6f"))))
 
 
 def queries_by_user_day(events: pl.DataFrame) -> Queries:
     """All events of a user on one day (UTC) are a query, named user@2016-01-31."""
+    return _collect(name_user_days(events))
+
+
+def name_user_days(events: pl.DataFrame) -> pl.DataFrame:
+    """A log, or a part of it, with `query`: the user and the day of each event."""
     _require(events, USER, "queries.by = 'user_day'")
     day = pl.col(TIMESTAMP).dt.strftime("%Y-%m-%d")
-    return _collect(events.with_columns(_named(day)))
+    return events.with_columns(_named(day))
 
 
 def queries_by_table(events: pl.DataFrame, table: pl.DataFrame) -> Queries:
@@ -67,10 +95,7 @@ def queries_by_table(events: pl.DataFrame, table: pl.DataFrame) -> Queries:
     Events belong to the query that they name; in a log without `query`, to the latest query of their user that is not
     later than they are.
     """
-    if QUERY in events.columns:
-        events, table = align_ids(events, table, QUERY)
-    else:
-        events = _latest_of_user(events, table)
+    events, table = align_ids(name_by_table(events, table), table, QUERY)
     found = _collect(events, table)
     missing = table.join(found.frame.select(QUERY), on=QUERY, how="anti", maintain_order="left")
     without_time = missing.height if TIMESTAMP not in table.columns else missing[TIMESTAMP].null_count()
@@ -84,6 +109,36 @@ def queries_by_table(events: pl.DataFrame, table: pl.DataFrame) -> Queries:
     known = frame.join(table.select(QUERY), on=QUERY, how="semi", maintain_order="left").sort(QUERY_ORDER)
     counts = {**found.counts, "queries_not_in_the_table": frame.height - known.height}
     return Queries(known, _only_of(events, known), counts)
+
+
+def name_by_table(events: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """A log, or a part of it, with the `query` that it names, or else the latest of the user by then."""
+    return events if QUERY in events.columns else _latest_of_user(events, table)
+
+
+def query_spans(parts: Iterable[pl.DataFrame], table: pl.DataFrame | None, *, all_of_table: bool) -> pl.DataFrame:
+    """One row per query of the parts of a log: `query`, the `timestamp` that `Queries.frame` gives it, the times of its
+    FIRST and LAST event (null for none), and how many there are (COUNT); ordered by (timestamp, query).
+
+    `all_of_table`: with the queries of `table` that have no events.
+    """
+    at = pl.col(TIMESTAMP)
+    spans = [
+        part.filter(pl.col(QUERY).is_not_null())
+        .group_by(QUERY)
+        .agg(at.min().alias(FIRST), at.max().alias(LAST), pl.len().cast(pl.Int64).alias(COUNT))
+        for part in parts
+    ]
+    merged = pl.concat(spans).group_by(QUERY).agg(pl.col(FIRST).min(), pl.col(LAST).max(), pl.col(COUNT).sum())
+    frame = merged.with_columns(pl.col(FIRST).alias(TIMESTAMP))
+    if table is not None:
+        asked = table.select(name for name in (QUERY, TIMESTAMP) if name in table.columns)
+        frame, _ = _join_table(frame, asked)
+        if all_of_table:
+            frame, asked = align_ids(frame, asked, QUERY)
+            missing = asked.join(frame.select(QUERY), on=QUERY, how="anti").with_columns(pl.lit(0).alias(COUNT))
+            frame = pl.concat([frame, missing], how="diagonal_relaxed")
+    return frame.sort(QUERY_ORDER)
 
 
 def _require(events: pl.DataFrame, column: str, rule: str) -> None:
@@ -137,16 +192,6 @@ def _join_table(frame: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame,
     merged = both.with_columns(pl.coalesce(name + _OF_TABLE, name).alias(name) for name in twice)
     unknown = frame.join(table, on=QUERY, how="anti").height
     return merged.drop(name + _OF_TABLE for name in twice), unknown
-
-
-def _session_ids(events: pl.DataFrame, gap: timedelta) -> pl.Expr:
-    """user@start, the start to the microsecond."""
-    ordered = events.select(USER, TIMESTAMP).with_row_index("row").sort(USER, TIMESTAMP, "row")
-    begins = (pl.col(USER) != pl.col(USER).shift(1)) | (pl.col(TIMESTAMP).diff() > gap)
-    starts = ordered.with_columns(
-        pl.when(begins.fill_null(True)).then(pl.col(TIMESTAMP)).forward_fill().alias(TIMESTAMP)
-    ).sort("row")
-    return _named(pl.lit(starts[TIMESTAMP].dt.strftime("%Y-%m-%dT%H:%M:%S%.6f")))
 
 
 def _named(suffix: pl.Expr) -> pl.Expr:

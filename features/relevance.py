@@ -6,7 +6,7 @@ earlier may be seen by a feature, and is never part of the truth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -141,10 +141,21 @@ def median_targets(
     queries: Queries, *, until: datetime, kind: str | None = None, window: timedelta | None = None
 ) -> WatchTargets:
     """Per item the median of the seconds watched per query, over the queries before `until` (the training window)."""
+    return targets_of([watched_seconds(queries, until=until, kind=kind, window=window)])
+
+
+def watched_seconds(
+    queries: Queries, *, until: datetime, kind: str | None = None, window: timedelta | None = None
+) -> pl.DataFrame:
+    """`item`, `value`: the seconds above 0 that each was watched in each query before `until`."""
     asked = queries.frame.filter(pl.col(TIMESTAMP) < until)
-    chosen = Queries(asked, queries.events, queries.counts)
-    watched, _ = _watched(chosen, kind, window)
-    medians = watched.filter(pl.col(VALUE) > 0).group_by(ITEM).agg(pl.col(VALUE).median().alias(_TARGET))
+    watched, _ = _watched(Queries(asked, queries.events, queries.counts), kind, window)
+    return watched.filter(pl.col(VALUE) > 0).select(ITEM, VALUE)
+
+
+def targets_of(watched: Sequence[pl.DataFrame]) -> WatchTargets:
+    """The median of each item over tables of `watched_seconds`."""
+    medians = pl.concat(watched).group_by(ITEM).agg(pl.col(VALUE).median().alias(_TARGET))
     return _targets(medians, "watch-time of the training window")
 
 

@@ -90,6 +90,6 @@ def _join_relevance(rows: pl.DataFrame, relevance: pl.DataFrame) -> pl.DataFrame
 def _as_in_log(log: Log, rows: pl.DataFrame) -> Iterator[pl.Series]:
     """Items and users of a request in the type that they have in the log, where no id changes by it."""
     for name in (ITEM, USER):
-        held = log.events.schema.get(name)
+        held = log.events.collect_schema().get(name)
         if name in rows.columns and held not in (None, rows.schema[name]):
             yield rows[name].cast(pl.String) if held == pl.String else normalise_ids(rows[name], what=name)

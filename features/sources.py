@@ -7,7 +7,9 @@ character (the id 007 is not the id 7).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -15,6 +17,20 @@ from features.errors import DataError
 
 Source = str | Path | pl.LazyFrame | pl.DataFrame
 Sources = Source | Sequence[Source]
+
+_PARQUET: Final = (".parquet", ".pq")
+_BYTES_OF_TEXT_ROW: Final = 64
+_BYTES_OF_ZIPPED_ROW: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a file, the first of which is its row `first`, counted from 0; `is_cut`: it may have more."""
+
+    path: Path
+    first: int
+    table: pl.DataFrame
+    is_cut: bool
 
 
 def read_tables(sources: Sources, *, text: Collection[str] = ()) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -28,6 +44,39 @@ def read_tables(sources: Sources, *, text: Collection[str] = ()) -> Iterator[tup
             yield "the given frame", source.lazy().collect()
         else:
             yield from ((path.name, _read_file(path, text)) for path in _expand(source))
+
+
+def read_in_parts(source: str | Path, *, text: Collection[str] = (), rows: int) -> Iterator[Part]:
+    """As `read_tables`, but a Parquet file comes in parts of at most `rows` rows."""
+    for path in _expand(source):
+        if path.suffix.lower() not in _PARQUET:
+            yield Part(path, 0, _read_file(path, text), is_cut=False)
+            continue
+        for first in range(0, max(_count_rows(path), 1), rows):
+            yield Part(path, first, _told(path, _slice_reader(first, rows)), is_cut=True)
+
+
+def read_column(path: Path, column: str) -> pl.Series:
+    """One column of a Parquet file."""
+    return _told(path, lambda path: _scan_parquet(path).select(column).collect())[column]
+
+
+def estimate_rows(source: str | Path) -> int:
+    """About how many rows there are: what Parquet files say, and for others a guess from their size."""
+    paths = _expand(source)
+    return sum(_count_rows(path) if path.suffix.lower() in _PARQUET else _guess_rows(path) for path in paths)
+
+
+def _slice_reader(first: int, rows: int) -> Callable[[Path], pl.DataFrame]:
+    return lambda path: _scan_parquet(path).slice(first, rows).collect()
+
+
+def _count_rows(path: Path) -> int:
+    return int(_told(path, lambda path: _scan_parquet(path).select(pl.len()).collect()).item())
+
+
+def _guess_rows(path: Path) -> int:
+    return path.stat().st_size // (_BYTES_OF_ZIPPED_ROW if path.suffix.lower() == ".gz" else _BYTES_OF_TEXT_ROW)
 
 
 def _expand(source: str | Path) -> list[Path]:
@@ -53,19 +102,28 @@ def _read_file(path: Path, text: Collection[str]) -> pl.DataFrame:
             expected=f"a file that ends in one of {', '.join(_READERS)} (text formats also with .gz)",
             fix="convert or rename it",
         )
+    return _told(path, lambda path: reader(path, text))
+
+
+def _told(path: Path, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
+    """What `read` gives; DataError where the file is not what its name says."""
     try:
-        return reader(path, text)
+        return read(path)
     except (pl.exceptions.PolarsError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path.name} cannot be read ({reason})",
-            expected=f"the format that {suffixes[-1]} stands for, with at least one row",
+            expected="the format that its name stands for, with at least one row",
             fix="check the file, or write it anew",
         ) from error
 
 
 def _read_parquet(path: Path, _text: Collection[str]) -> pl.DataFrame:
-    return pl.scan_parquet(path, glob=False).collect()
+    return _scan_parquet(path).collect()
+
+
+def _scan_parquet(path: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(path, glob=False)
 
 
 def _read_csv(path: Path, text: Collection[str], separator: str = ",") -> pl.DataFrame:

@@ -25,6 +25,7 @@ from features.columns import CREATED_AT, EVENT, ITEM, TIMESTAMP, VALID_FROM, VAL
 from features.durations import in_microseconds
 from features.fixed import from_fixed, to_fixed
 from features.log import event_kinds
+from features.spill import Events
 from features.sweeps import Sweep, places_before
 
 Ints = npt.NDArray[np.int64]
@@ -124,11 +125,12 @@ def catalogue_timeline(timeline: Timeline, items: pl.DataFrame) -> tuple[Timelin
 class Timeline:
     """Events in the order in which they reached the store; ties in the order of the log.
 
-    `events`: sorted as by `features.events.read_events`. `delay`: how late the events of a kind arrive.
+    `events`: sorted as by `features.events.read_events`; a scan is read whole (`features.past` does without). `delay`:
+    how late the events of a kind arrive.
     """
 
-    def __init__(self, events: pl.DataFrame, delay: Mapping[str, timedelta]) -> None:
-        late = events.with_columns(_arrival(delay))
+    def __init__(self, events: Events, delay: Mapping[str, timedelta]) -> None:
+        late = events.lazy().with_columns(_arrival(delay)).collect()
         self.events: pl.DataFrame = late.sort(_ARRIVAL, maintain_order=True) if delay else late
         self._arrivals: Ints = self.events[_ARRIVAL].to_physical().to_numpy()
         self._kinds = pl.Enum(event_kinds(events))

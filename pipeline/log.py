@@ -182,16 +182,16 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
 
 
 def _queries(config: Config, log: Log) -> Queries:
-    rule = config.queries
+    rule, events = config.queries, log.events.lazy().collect()
     if rule.by == "session":
-        return queries_by_session(log.events, gap=None if rule.column else rule.gap, column=rule.column or SESSION)
+        return queries_by_session(events, gap=None if rule.column else rule.gap, column=rule.column or SESSION)
     if rule.by == "user_day":
-        return queries_by_user_day(log.events)
+        return queries_by_user_day(events)
     if rule.by == "table":
         if log.queries is None:
             raise DataError("queries.by = 'table' without data.queries", expected="that table", fix="name it in [data]")
-        return queries_by_table(log.events, log.queries)
-    return queries_by_id(log.events, log.queries)
+        return queries_by_table(events, log.queries)
+    return queries_by_id(events, log.queries)
 
 
 def _closed_queries(config: Config, queries: Queries) -> pl.DataFrame:
@@ -235,7 +235,7 @@ def _notes(asked: Asked, closed: pl.DataFrame, relevance: Relevance, candidates:
     """Counts in words; what did not occur is not mentioned."""
     events = asked.events
     rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
-    found = [f"{events.read} events read, {events.events.height} kept" + (f" (left out: {rules})" if rules else "")]
+    found = [f"{events.read} events read, {events.kept} kept" + (f" (left out: {rules})" if rules else "")]
     younger = asked.queries.frame.height - closed.height
     counts = {
         **asked.unmatched,
