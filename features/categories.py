@@ -24,8 +24,8 @@ def encode_categories(values: pl.Series, levels: tuple[str, ...]) -> pl.Series:
     """(N,) values -> (N,) Int32 codes: null stays null, a level outside `levels` becomes `UNKNOWN`."""
     if len(values) <= SHORT:
         known = _codes_by_level(levels)
-        texts = values.cast(pl.String).to_list()
-        return pl.Series(values.name, [None if text is None else known.get(text, UNKNOWN) for text in texts], pl.Int32)
+        texts = values if values.dtype == pl.String else values.cast(pl.String)
+        return pl.Series(values.name, [known.get(text, UNKNOWN) for text in texts.to_list()], pl.Int32)
     codes = pl.DataFrame(
         {"level": list(levels), "code": range(1, len(levels) + 1)}, schema={"level": pl.String, "code": pl.Int32}
     )
@@ -40,8 +40,8 @@ def encode_categories(values: pl.Series, levels: tuple[str, ...]) -> pl.Series:
 
 
 @lru_cache(maxsize=256)
-def _codes_by_level(levels: tuple[str, ...]) -> dict[str, int]:
-    return {level: code for code, level in enumerate(levels, start=1)}
+def _codes_by_level(levels: tuple[str, ...]) -> dict[str | None, int | None]:
+    return {None: None, **{level: code for code, level in enumerate(levels, start=1)}}
 
 
 def count_unknown(codes: pl.Series) -> int:

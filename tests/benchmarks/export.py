@@ -29,7 +29,7 @@ from pipeline.compiled import SOURCE, CompiledModel, compile_library, write_sour
 from pipeline.dataset import FeatureSchema
 from pipeline.export import ExportModel, onnx
 from pipeline.package import Package
-from pipeline.scorer import Scorer
+from pipeline.scorer import Scorer, compiled_engine, lightgbm_engine
 from pipeline.trees import parse_model
 
 FEATURES = 40
@@ -73,8 +73,8 @@ def contenders(text: str, x: np.ndarray, folder: Path, *, category: bool) -> dic
     if category:
         names = pl.Series([None, *(features[2].categories or ())])
         levels = levels.with_columns(f02=names.gather(frame["f02"]))
-    by_lightgbm = Scorer(package, partial(predict, booster, threads=1))
-    by_c = Scorer(package, compiled.score_frame)
+    by_lightgbm = Scorer(package, lightgbm_engine(package.schema, booster, threads=1))
+    by_c = Scorer(package, compiled_engine(package.schema, compiled))
     found: dict[str, Contender] = {
         "Booster.predict, NumPy": lambda: booster.predict(rows, num_threads=1),
         "booster.predict, Polars": lambda: predict(booster, frame),

@@ -56,6 +56,14 @@ def test_one_query_without_ties_is_ranked_as_among_many(engines: tuple[Scorer, S
         assert alone.equals(together.filter(pl.col("query") == query[0]))
 
 
+def test_features_that_have_their_types_already_are_scored_alike(engines: tuple[Scorer, Scorer]) -> None:
+    """They take a shorter way into the compiled form, whatever their order and whatever stands beside them."""
+    schema, frame = engines[0].package.schema, frame_with_gaps()
+    typed = schema.select(schema.encode(frame)).select(pl.lit("beside").alias("other"), *reversed(schema.names))
+    assert np.array_equal(engines[1].score_features(typed), engines[0].score(frame))
+    assert engines[1].score_features(typed.head(0)).shape == (0,)
+
+
 def test_nothing_and_one_row(engines: tuple[Scorer, Scorer]) -> None:
     for scorer in engines:
         assert scorer.rank(frame_with_gaps().head(0)).height == 0
