@@ -73,11 +73,18 @@ def tune(
 
 
 @app.command()
-def check(config: ConfigPath, settings: Settings = []) -> None:  # noqa: B006
+def check(
+    config: ConfigPath,
+    leaks: Annotated[
+        bool,
+        typer.Option("--leaks", help="Also look for features that know the future. Findings leave the exit code 0."),
+    ] = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
     """Read config and data, and say what is there and what is wrong. Trains nothing."""
-    from pipeline import commands
+    from pipeline import commands, inspecting
 
-    commands.check(config, settings)
+    inspecting.check_leaks(config, settings) if leaks else commands.check(config, settings)
 
 
 @app.command()

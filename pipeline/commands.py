@@ -76,20 +76,18 @@ def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overw
 
 def check(config_path: Path, settings: Sequence[str]) -> None:
     """Reads config and data, and says what is there: counts, rejected rows by rule, parts. Trains nothing."""
-    config = load_config(config_path, settings)
     with logging_to(None):
-        datasets, _ = load_datasets(config, Timings())
-        for part in ("train", "valid", "test"):
-            dataset = getattr(datasets, part)
-            empty = int((~dataset.has_positive).sum())
-            LOG.info(
-                "%s: %s queries, %s rows, %s queries without a relevant item",
-                part,
-                len(dataset.sizes),
-                dataset.rows,
-                empty,
-            )
-        LOG.info("%s features; `rankloom features` writes and explains them", len(datasets.train.schema.names))
+        datasets, _ = load_datasets(load_config(config_path, settings), Timings())
+        say_parts(datasets)
+
+
+def say_parts(datasets: Datasets) -> None:
+    """How large each part is, and how many features there are."""
+    for part in ("train", "valid", "test"):
+        dataset = getattr(datasets, part)
+        counts = len(dataset.sizes), dataset.rows, int((~dataset.has_positive).sum())
+        LOG.info("%s: %s queries, %s rows, %s queries without a relevant item", part, *counts)
+    LOG.info("%s features; `rankloom features` writes and explains them", len(datasets.train.schema.names))
 
 
 def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite: bool) -> None:
