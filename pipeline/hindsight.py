@@ -37,6 +37,7 @@ class Asked:
 
 def leaks_in_log(log: Log, asked: Asked) -> Iterator[Leak]:
     """What items and users know too early, and which queries reach over the borders of their part."""
+    events = log.events.lazy()
     for key, table in ((ITEM, log.items), (USER, log.users)):
         if table is None or key not in asked.rows.columns:
             continue
@@ -44,10 +45,10 @@ def leaks_in_log(log: Log, asked: Asked) -> Iterator[Leak]:
             yield from _versions(table, asked, key)
         else:
             yield from _younger(table, asked, key)
-            yield from _knowing(log.events, table, key)
+            yield from _knowing(events, table, key)
     if log.items is not None and log.shown is not None and VALID_FROM not in log.items.columns:
-        yield from _rewritten(log.events.filter(pl.col(EVENT) == log.shown), log.items)
-    yield from _straddling(log.events, asked)
+        yield from _rewritten(events.filter(pl.col(EVENT) == log.shown), log.items)
+    yield from _straddling(events, asked)
 
 
 def _younger(table: pl.DataFrame, asked: Asked, key: str) -> Iterator[Leak]:
@@ -88,17 +89,21 @@ def _versions(table: pl.DataFrame, asked: Asked, key: str) -> Iterator[Leak]:
         yield Leak(f"{key}.{VALID_FROM}", found, "was it written by the event itself? then begin it a moment later")
 
 
-def _knowing(events: pl.DataFrame, table: pl.DataFrame, key: str) -> Iterator[Leak]:
+def _knowing(events: pl.LazyFrame, table: pl.DataFrame, key: str) -> Iterator[Leak]:
     """Numbers of a table without versions that go with what happened later more than what came before explains."""
     numbers = [name for name, dtype in table.schema.items() if dtype.is_numeric() and name != key]
-    middle = events[TIMESTAMP].median()
-    if not numbers or key not in events.columns or middle is None:
+    if not numbers or key not in events.collect_schema():
         return
-    for kind in (None, *sorted(events[EVENT].unique().cast(pl.String))):
-        chosen = events if kind is None else events.filter(pl.col(EVENT).cast(pl.String) == kind)
-        later = pl.col(TIMESTAMP) >= middle
-        counts = chosen.drop_nulls(key).group_by(key).agg(later.sum().alias("after"), (~later).sum().alias("before"))
-        both = table.join(counts.filter(pl.col("before") > 0), on=key, how="inner")
+    later = pl.col(TIMESTAMP) >= pl.col(TIMESTAMP).median()
+    halves = events.drop_nulls(key).select(key, pl.col(EVENT).cast(pl.String), later.alias("later"))
+    counts = halves.group_by(key, EVENT).agg(
+        pl.col("later").sum().alias("after"), (~pl.col("later")).sum().alias("before")
+    )
+    of_kinds = counts.collect()
+    for kind in (None, *sorted(of_kinds[EVENT].unique())):
+        chosen = of_kinds if kind is None else of_kinds.filter(pl.col(EVENT) == kind)
+        both = table.join(chosen.group_by(key).agg(pl.col("after", "before").sum()), on=key, how="inner")
+        both = both.filter(pl.col("before") > 0)
         for name in list(numbers):
             known = both.select(name, "before", "after").cast(pl.Float64).drop_nulls().drop_nans()
             if known.height < FEWEST:
@@ -126,14 +131,16 @@ def _correlations(known: pl.DataFrame) -> tuple[float, float, float, float]:
     return float(after), float(before), float(both), float(rest)
 
 
-def _rewritten(shown: pl.DataFrame, items: pl.DataFrame) -> Iterator[Leak]:
+def _rewritten(shown: pl.LazyFrame, items: pl.DataFrame) -> Iterator[Leak]:
     """Columns of the catalogue that equal what was shown last, and not what was shown first."""
+    logged = shown.collect_schema()
     for name in items.columns:
-        if name in (ITEM, QUERY, TIMESTAMP) or name not in shown.columns or items.schema[name].is_nested():
+        if name in (ITEM, QUERY, TIMESTAMP) or name not in logged or items.schema[name].is_nested():
             continue
-        ordered = shown.select(ITEM, TIMESTAMP, name).drop_nulls().sort(ITEM, TIMESTAMP, name)
-        ends = ordered.group_by(ITEM).agg(
-            pl.col(name).first().alias("first"), pl.col(name).last().alias("last"), pl.len()
+        known = shown.select(ITEM, TIMESTAMP, name).drop_nulls()
+        in_order = pl.col(name).sort_by(TIMESTAMP, name)
+        ends = (
+            known.group_by(ITEM).agg(in_order.first().alias("first"), in_order.last().alias("last"), pl.len()).collect()
         )
         both = ends.filter(pl.col("len") > 1).join(items.select(ITEM, pl.col(name).alias("now")), on=ITEM, how="inner")
         if both.height < FEWEST or both.schema["now"].is_numeric() != both.schema["first"].is_numeric():
@@ -147,12 +154,12 @@ def _rewritten(shown: pl.DataFrame, items: pl.DataFrame) -> Iterator[Leak]:
             yield Leak(f"{ITEM}.{name}", found, _versioned(ITEM, name))
 
 
-def _straddling(events: pl.DataFrame, asked: Asked) -> Iterator[Leak]:
+def _straddling(events: pl.LazyFrame, asked: Asked) -> Iterator[Leak]:
     """Queries with events at a time at which the next part has begun."""
-    if QUERY not in events.columns:
+    if QUERY not in events.collect_schema():
         return
     parts = asked.rows.group_by("part").agg(pl.col(TIMESTAMP).min()).sort(TIMESTAMP)
-    last = events.drop_nulls(QUERY).group_by(QUERY).agg(pl.col(TIMESTAMP).max().alias("last"))
+    last = events.drop_nulls(QUERY).group_by(QUERY).agg(pl.col(TIMESTAMP).max().alias("last")).collect()
     ended = asked.rows.select(QUERY, "part").unique().join(last, on=QUERY, how="inner")
     for part, follows, begin in zip(parts["part"], parts["part"][1:], parts[TIMESTAMP][1:], strict=False):
         own = ended.filter(pl.col("part") == part)
