@@ -118,8 +118,8 @@ def _arrival(context: Context, scope: Scope, place: int) -> tuple[Ints, Bools]:
     """(N,) when an interaction of the entity arrived, `place` as in a list, and whether there is one."""
     lookup = context.lookup(*scope)
     rows = lookup.event(place, context.description.interactions)
-    arrivals = np.append(context.timeline.arrivals(), 0)
-    return arrivals[rows], lookup.known & (rows >= 0)
+    arrivals = context.timeline.arrivals()
+    return arrivals[rows] if len(arrivals) else np.zeros_like(rows), lookup.known & (rows >= 0)
 
 
 def _days_seen(context: Context, scope: Scope) -> Ints:

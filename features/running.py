@@ -60,6 +60,9 @@ class LargeTimeline(Timeline):
     def times(self) -> Ints:
         return self._kept_times.whole()
 
+    def arrivals(self) -> Ints:
+        return self._kept_arrivals.whole()
+
     def counts_before(self, place: int) -> dict[str, int]:
         """Kind -> how many of the first `place` events are of it."""
         counted = np.zeros(len(self._names), np.int64)
