@@ -108,7 +108,9 @@ def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | 
     """A package on a labelled table that has its feature columns, or on a log from which they are built."""
     scorer = Scorer.load(package)
     manifest = scorer.package.manifest
-    table = _table_from(data, scorer) if data is not None else _table_from_events(events, scorer)
+    since = manifest.data_window["unseen_from"]
+    unseen = datetime.fromisoformat(since) if since else None
+    table = _table_from(data, scorer) if data is not None else _table_from_events(events, scorer, unseen)
     schema, rule = scorer.package.schema, manifest.relevance
     labels = LabelRule(tuple(rule["gains"]), rule["width"])
     dataset = RankingDataset.build(table, labels=labels, part="evaluated", schema=schema)
@@ -199,9 +201,8 @@ def monitor(
     if data is not None:
         table = Table(scorer.package.schema.encode(_read_for(scorer, data)), scorer.package.schema.features)
     else:
-        config, definitions = _log_definitions(scorer)
         last = datetime.fromisoformat(manifest.data_window["test"]["last"])
-        table = log.table_from_log(config, definitions, events, last + timedelta(microseconds=1))
+        table = _table_from_events(events, scorer, last + timedelta(microseconds=1))
     judged = table.labelled
     labels = LabelRule(tuple(manifest.relevance["gains"]), manifest.relevance["width"])
     frame = table.frame if judged else table.frame.with_columns(pl.lit(0.0).alias(RELEVANCE))
@@ -344,10 +345,13 @@ def _table_from(data: Path, scorer: Scorer) -> Table:
     return Table(frame, scorer.package.schema.features)
 
 
-def _table_from_events(events: Path | None, scorer: Scorer) -> Table:
+def _table_from_events(events: Path | None, scorer: Scorer, since: datetime | None) -> Table:
+    """The labelled table of a log's queries from `since` on; says what was read and left out."""
     config, definitions = _log_definitions(scorer)
-    since = scorer.package.manifest.data_window["unseen_from"]
-    return log.table_from_log(config, definitions, events, datetime.fromisoformat(since) if since else None)
+    table, notes = log.table_from_log(config, definitions, events, since)
+    for note in notes:
+        console.print(note, markup=False)
+    return table
 
 
 def _requested(events: Path | None, queries: Path | None, scorer: Scorer) -> pl.DataFrame:

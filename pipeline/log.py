@@ -64,7 +64,7 @@ def load_parts(config: Config) -> Parts:
     tables = {name: Table(table.frame.filter(part == name), table.features) for name in ("train", "valid", "test")}
     _check_parts(tables, borders)
     origin = Origin(
-        split=borders.describe(),
+        split=borders.describe(closed[TIMESTAMP]),
         notes=(*_notes(asked, closed, relevance, candidates), *_pool_note(config)),
         rivals=rivals_in(table),
         definitions={"features": fitted.to_dict(), "targets": _targets_to_dict(targets)},
@@ -143,10 +143,10 @@ def find_candidates(
 
 def table_from_log(
     config: Config, definitions: Mapping[str, Any], events: Path | None, since: datetime | None
-) -> Table:
+) -> tuple[Table, tuple[str, ...]]:
     """The labelled table of a log, by a package's own definitions: its queries from `since` on, the rest is history.
 
-    Raises DataError where no query is left.
+    Beside it notes on what was read and left out. Raises DataError where no query is left.
     """
     asked = read_log(config, events)
     closed = _closed_queries(config, asked.queries)
@@ -159,9 +159,10 @@ def table_from_log(
         )
     relevance = judge_events(config, asked.queries, _targets_from_dict(definitions["targets"]), strict=False)
     candidates = find_candidates(config, asked.log, asked.queries, fresh, relevance)
-    return build_table(
+    table = build_table(
         asked.log, fresh, candidates.frame, Fitted.from_dict(definitions["features"]), relevance=relevance.frame
     )
+    return table, _notes(asked, fresh, relevance, candidates, earlier=closed.height - fresh.height)
 
 
 def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Path, requests: Path) -> Table:
@@ -231,22 +232,25 @@ def _check_parts(tables: Mapping[str, Table], borders: Borders) -> None:
             )
 
 
-def _notes(asked: Asked, closed: pl.DataFrame, relevance: Relevance, candidates: Candidates) -> tuple[str, ...]:
-    """Counts in words; what did not occur is not mentioned."""
+def _notes(
+    asked: Asked, judged: pl.DataFrame, relevance: Relevance, candidates: Candidates, *, earlier: int = 0
+) -> tuple[str, ...]:
+    """Counts in words; what did not occur is not mentioned. `earlier` queries than those `judged` are history."""
     events = asked.events
     rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
     found = [f"{events.read} events read, {events.kept} kept" + (f" (left out: {rules})" if rules else "")]
-    younger = asked.queries.frame.height - closed.height
+    younger = asked.queries.frame.height - judged.height - earlier
     counts = {
         **asked.unmatched,
         **asked.queries.counts,
         **relevance.counts,
         **candidates.counts,
         "open_queries": younger,
+        "earlier_queries": earlier,
     }
     shown = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
     found.append(
-        f"{closed.height} queries, {candidates.frame.height} candidates" + (f"; {', '.join(shown)}" if shown else "")
+        f"{judged.height} queries, {candidates.frame.height} candidates" + (f"; {', '.join(shown)}" if shown else "")
     )
     return tuple(found)
 

@@ -45,11 +45,14 @@ class Borders:
         """Queries strictly before it are training queries; fitted things see events strictly before it."""
         return self.valid_from - self.gap
 
-    def describe(self) -> str:
+    def describe(self, times: pl.Series | None = None) -> str:
+        """In words; with the (Q,) times of the queries, how many of them the gaps leave out."""
         parts = [f"train < {self.train_until:%Y-%m-%d %H:%M}", f"valid from {self.valid_from:%Y-%m-%d %H:%M}"]
         if self.test_from:
             parts.append(f"test from {self.test_from:%Y-%m-%d %H:%M}")
-        return ", ".join(parts) + f" (UTC), gaps of {self.gap}"
+        length = str(self.gap).removesuffix(", 0:00:00") if self.gap else "no time"
+        left_out = "" if times is None else f" leave out {int((assign_by_time(times, self) == 'gap').sum())} queries"
+        return ", ".join(parts) + f" (UTC), gaps of {length}{left_out}"
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ def split_table(
     if timed and by != "hash":
         queries = frame.group_by(QUERY, maintain_order=True).agg(pl.col(TIMESTAMP).min())
         borders = time_borders(queries[TIMESTAMP], valid=valid, test=test, gap=gap, with_test=with_test)
-        parts, described = assign_by_time(queries[TIMESTAMP], borders), borders.describe()
+        parts, described = assign_by_time(queries[TIMESTAMP], borders), borders.describe(queries[TIMESTAMP])
     else:
         queries = frame.select(pl.col(QUERY).unique(maintain_order=True))
         parts = assign_by_hash(queries[QUERY], valid=valid, test=test if with_test else 0.0)

@@ -68,6 +68,10 @@ def test_a_package_builds_its_features_from_a_log_itself(rankloom: Rankloom, sho
     done = rankloom("evaluate", shop / "package", "--events", "data/shop/events.parquet", "--out", tmp_path / "eval")
     assert done.code == 0, done.err
     assert metrics_of(tmp_path / "eval")["test"]["model"] == metrics_of(shop)["test"]["model"]
+    assert "64357 events read, 64357 kept" in done.out
+    asked, closed, test = (pl.read_parquet("data/shop/queries.parquet").height, 5094, 745)
+    assert f"{test} queries" in done.out
+    assert f"{asked - closed} open queries, {closed - test} earlier queries" in done.out
 
 
 def test_tables_of_the_features_verb_train_the_same_model(rankloom: Rankloom, shop: Path, tmp_path: Path) -> None:

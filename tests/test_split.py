@@ -51,6 +51,13 @@ def test_borders_are_as_the_docstring_draws_them() -> None:
     assert parts == ["train", "train", "gap", "valid", "valid", "gap", "test", "test", "test"]
 
 
+def test_the_description_counts_the_queries_in_the_gaps() -> None:
+    stamps = times([0, 3, 4, 5, 6, 7, 8, 9, 10])
+    borders = time_borders(stamps, valid=2 * DAY, test=2 * DAY, gap=1 * DAY)
+    assert borders.describe().endswith("(UTC), gaps of 1 day")
+    assert borders.describe(stamps).endswith("(UTC), gaps of 1 day leave out 2 queries")
+
+
 def test_shares_count_queries_from_the_end() -> None:
     stamps = times([float(day) for day in range(100)])
     borders = time_borders(stamps, valid=0.25, test=0.2, gap=timedelta(0))
