@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from features.errors import ConfigError
 from features.names import listed, nearest
 
 _PROBED: Final = 16
+_LAST_BITS: Final = 1e-12
 
 
 def parse_expression(name: str, text: str) -> pl.Expr:
@@ -71,10 +73,21 @@ def evaluate_expression(name: str, text: str, read: Callable[[str], pl.Series], 
 
 
 def _mixes_rows(frame: pl.DataFrame, expression: pl.Expr) -> bool:
-    """Whether some rows have another value among others than alone. A few different rows tell."""
+    """Whether some rows have another value among others than alone. A few different rows tell.
+
+    Polars divides a column otherwise than a single value: what differs in the last bits is the same.
+    """
     some = pl.concat([frame.head(_PROBED), frame.unique(maintain_order=True).head(_PROBED)])
+    if not some.height:
+        return False
     alone = [some[row : row + 1].select(expression) for row in range(some.height)]
-    return some.height > 0 and not pl.concat(alone, how="vertical_relaxed").equals(some.select(expression))
+    one, other = pl.concat(alone, how="vertical_relaxed").to_series(), some.select(expression).to_series()
+    if len(one) != len(other) or not one.is_null().equals(other.is_null()):
+        return True
+    if not one.dtype.is_numeric():
+        return not one.equals(other)
+    first, second = one.cast(pl.Float64).to_numpy(), other.cast(pl.Float64).to_numpy()
+    return not np.allclose(first, second, rtol=_LAST_BITS, atol=0.0, equal_nan=True)
 
 
 def check_expressions(expressions: Mapping[str, str]) -> None:

@@ -90,14 +90,22 @@ def check(
 @app.command()
 def features(
     config: ConfigPath,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")],
+    out: Out = None,
+    suggest: Annotated[
+        bool, typer.Option("--suggest", help="Instead, print a [features] section with reasons, or write it to --out.")
+    ] = False,
     settings: Settings = [],  # noqa: B006
     overwrite: Overwrite = False,
 ) -> None:
     """Write the feature tables of the three parts, and say what each feature means."""
-    from pipeline import commands
+    from pipeline import commands, inspecting
 
-    commands.features(config, settings, out, overwrite=overwrite)
+    if suggest:
+        inspecting.suggest_features(config, settings, out)
+    elif out is None:
+        raise ConfigError("no --out", expected="a folder for the tables", fix="add --out DIR, or --suggest")
+    else:
+        commands.features(config, settings, out, overwrite=overwrite)
 
 
 @app.command()

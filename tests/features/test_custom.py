@@ -28,6 +28,13 @@ def test_expression_when_evaluated_then_numbers_and_null_where_not_finite():
     assert evaluate("-list_price") == [-20.0, 0.0, -5.0, -40.0]
 
 
+def test_expression_when_its_last_bits_depend_on_the_number_of_rows_then_no_mixture():
+    prices = pl.Series("price", range(1, 400, 7))
+    assert (1 - prices / 100).to_list() != [1 - price / 100 for price in prices]  # Polars multiplies by a hundredth
+    found = evaluate_expression("saved", "1 - price / 100", {"price": prices}.__getitem__, ["price"])
+    assert found.to_list() == pytest.approx([1 - price / 100 for price in prices], rel=1e-6)
+
+
 def test_expression_when_it_compares_then_one_and_zero():
     assert evaluate("brand = 'a'") == [1.0, 0.0, None, 1.0]
     assert evaluate("case when item_price > 5 then 2 else 0 end") == [2, 0, 0, 2]
