@@ -29,8 +29,6 @@ RUNGS = (16, 32, 64, 128, 256, 512)
 WARMUP_TRIALS = 5
 KEPT_SHARE = 0.5
 """A trial goes on while it is among this part of the finished ones, all taken after as many rounds."""
-STALLED = 0.3
-"""A trial that is behind the best and has not risen for this part of the patience is not waited for."""
 STAGE = 10_000
 """The step of Optuna's report: this times the fold, plus the rounds."""
 BEATEN_LEVEL = 0.9
@@ -69,7 +67,7 @@ class Objective:
         config, gains = self.task.for_search(setting), self.task.gains(setting)
         stages: list[_Stage] = []
         for number, fold in enumerate(self.task.folds):
-            judge = _Judge(trial, number, earlier.curves(number, gains), round(STALLED * config.train.early_stopping))
+            judge = _Judge(trial, number, earlier.curves(number, gains))
             stages.append(self._stage(judge, number, fold, config, gains))
             if number + 1 < len(self.task.folds) and _is_beaten(earlier, stages, config.seed):
                 trial.report(pooled([stage.score for stage in stages]), number * STAGE + STAGE - 1)
@@ -180,23 +178,15 @@ class _Judge:
     trial: optuna.Trial
     stage: int
     curves: list[list[float]]
-    patience: int
     best: float = -np.inf
-    raised_at: int = 0
 
     def __call__(self, rounds: int, value: float) -> None:
-        if value > self.best:
-            self.best, self.raised_at = value, rounds
-        if len(self.curves) < WARMUP_TRIALS or rounds < RUNGS[0]:
+        self.best = max(self.best, value)
+        if len(self.curves) < WARMUP_TRIALS or rounds not in RUNGS:
             return
-        if rounds in RUNGS and self.best < np.quantile([c[RUNGS.index(rounds)] for c in self.curves], 1 - KEPT_SHARE):
-            self._end(rounds, "behind finished trials")
-        if self.best < max(curve[-1] for curve in self.curves) and rounds - self.raised_at >= self.patience:
-            self._end(rounds, "behind the best trial, and no longer rising")
-
-    def _end(self, rounds: int, why: str) -> None:
-        self.trial.report(self.best, self.stage * STAGE + rounds)
-        raise optuna.TrialPruned(f"{why} after {rounds} rounds")
+        if self.best < np.quantile([curve[RUNGS.index(rounds)] for curve in self.curves], 1 - KEPT_SHARE):
+            self.trial.report(self.best, self.stage * STAGE + rounds)
+            raise optuna.TrialPruned(f"behind finished trials after {rounds} rounds")
 
 
 def _at_rungs(history: list[float]) -> list[float]:

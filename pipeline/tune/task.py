@@ -12,7 +12,7 @@ from pipeline.config import Config
 from pipeline.labels import LabelRule, regained
 from pipeline.metrics import Convention
 from pipeline.run import Datasets
-from pipeline.space import GAIN, RATE, Setting, Space
+from pipeline.space import GAIN, KNOBS, RATE, Setting, Space
 from pipeline.split import Origin
 from pipeline.train import available_threads, lightgbm_params
 from pipeline.tune.folds import Fold, fingerprint, make_folds
@@ -23,7 +23,9 @@ FINAL_RATE = 0.05
 QUICK_RATE, QUICK_FROM_ROWS = 0.15, 50_000
 """The learning rate of trials on so many training rows: a third of the trees order the settings much the same. Fits on
 fewer rows are short, and their validation queries so few that the steps themselves decide."""
-MIN_PATIENCE = 10
+PATIENCE, MIN_PATIENCE = 0.3, 10
+"""A trial is waited for this part of the patience that the final fits have, and at least so many rounds: where trials
+differ by luck, two short looks find more than a long one, and the best are looked at again in full."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +79,15 @@ class Task:
         return regained(self.labels, setting.gain or self.convention.gain).gains
 
     def for_search(self, setting: Setting) -> Config:
-        """The run of a trial: quick steps, and as much less patience."""
-        if self.searches_rate:
-            return self._on_threads(self.config.with_setting(setting))
-        final, rate = self.final_rate, self.search_rate
-        quick = self.config.with_setting(replace(setting, params={**setting.params, RATE: rate}))
-        patience = max(min(MIN_PATIENCE, quick.train.early_stopping), round(quick.train.early_stopping * final / rate))
-        train = quick.train.model_copy(update={"early_stopping": patience})
-        return self._on_threads(quick.model_copy(update={"train": train}))
+        """The run of a trial: quick steps, little patience."""
+        config = self.config.with_setting(setting)
+        if not self.searches_rate:
+            quick = {**setting.params, RATE: self.search_rate}
+            config = self.config.with_setting(replace(setting, params=quick))
+        whole = config.train.early_stopping
+        patience = round(PATIENCE * whole * self.final_rate / config.train.params.get(RATE, KNOBS[RATE].default))
+        update = {"early_stopping": min(whole, max(MIN_PATIENCE, patience)), "threads": self.threads}
+        return config.model_copy(update={"train": config.train.model_copy(update=update)})
 
     def for_final(self, setting: Setting) -> Config:
         """The run that a setting ends in: small steps, unless the search chose their size."""
@@ -106,9 +109,6 @@ class Task:
     def nearest_default(self) -> dict[str, Any]:
         """The default as a point of the space, for the sampler to learn from."""
         return self.space.nearest(lightgbm_params(self.config)[0])
-
-    def _on_threads(self, config: Config) -> Config:
-        return config.model_copy(update={"train": config.train.model_copy(update={"threads": self.threads})})
 
 
 def make_task(name: str, datasets: Datasets, origin: Origin, config: Config) -> Task:
