@@ -25,7 +25,7 @@ from pipeline.package import with_levels
 from pipeline.reductions import Interval, bootstrap_interval, relevant_per_query, share_of_ties
 from pipeline.results import MODEL, RANDOM, query_users
 from pipeline.run import Run
-from pipeline.strata import Strata, by_activity, by_column, by_relevant, columns_of_queries
+from pipeline.strata import Strata, by_activity, by_column, by_relevant, columns_of_queries, group_intervals
 from pipeline.worst import WorstQuery, worst_queries
 
 Floats = npt.NDArray[np.float64]
@@ -182,15 +182,13 @@ def learning_curves(run: Run, convention: Convention) -> dict[str, Curve]:
 
 
 def groups(run: Run, strata: Strata) -> Iterator[Group]:
-    """The first ndcg@k by group of test queries; a group of one user alone has no interval."""
-    users = query_users(run.datasets.test)
-    for name, mask in strata:
-        inside = None if users is None else users.filter(pl.Series(mask))
-        model = bootstrap_interval(run.test.values[MODEL][0][mask], clusters=inside, seed=run.config.seed)
-        if inside is not None and inside.n_unique() == 1 and not inside.null_count():
-            model = replace(model, low=None, high=None)
+    """The first ndcg@k by group of test queries."""
+    found = group_intervals(
+        run.test.values[MODEL][0], strata, users=query_users(run.datasets.test), seed=run.config.seed
+    )
+    for model, (name, mask) in zip(found, strata, strict=True):
         rivals = {ranker: _mean(values[0][mask]) for ranker, values in run.test.values.items() if ranker != MODEL}
-        yield Group(name, int(mask.sum()), model, rivals)
+        yield Group(name, model.queries, model.interval, rivals)
 
 
 def calibration(dataset: RankingDataset, scores: Floats, seed: int, bins: int = 10) -> Iterator[Bin]:

@@ -1,4 +1,4 @@
-"""From one value per query to a number that can be reported: means, intervals, strata, counts.
+"""From one value per query to a number that can be reported: means, intervals, counts.
 
 NaN means "this query has no value" (a query without a relevant item, say) and is left out everywhere.
 """
@@ -6,9 +6,8 @@ NaN means "this query has no value" (a query without a relevant item, say) and i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,6 @@ Ints = npt.NDArray[np.int64]
 
 MIN_RELEVANT = 3
 """A query with fewer relevant items is thin: its value hangs on one or two of them."""
-
-FEW = 30
-"""Fewer queries than this make an interval that should not be relied on."""
-
-NO_STRATUM = "(none)"
 
 BLOCKS = 10_000
 """More units than this are summed in so many random blocks before they are resampled: the spread is the same."""
@@ -111,63 +105,6 @@ def paired_interval(
     return bootstrap_interval(
         first - second, clusters=clusters, weights=weights, repetitions=repetitions, level=level, seed=seed
     )
-
-
-@dataclass(frozen=True)
-class Stratum:
-    """Some of the queries: how many there are, and the interval over those of them that have a value."""
-
-    name: str
-    queries: int
-    interval: Interval
-
-    @property
-    def few(self) -> bool:
-        """Too few queries with a value for the interval to be relied on."""
-        return self.interval.n < FEW
-
-
-def strata_by_count(
-    values: npt.ArrayLike, relevant: npt.ArrayLike, *, edges: Sequence[int] = (5, 20), seed: int = 0
-) -> list[Stratum]:
-    """Strata by the number of relevant items (Q,): [0, 5), [5, 20), [20, ...); an edge belongs to the upper stratum.
-
-    All strata are there, empty ones too, and hold all queries together.
-    """
-    borders = [0, *edges]
-    if not all(low < high for low, high in pairwise(borders)):
-        raise ValueError(f"edges are {list(edges)}; expected numbers above 0 that ascend")
-    counts = np.asarray(relevant)
-    strange = ~(counts >= 0)
-    if strange.any():
-        index = int(strange.argmax())
-        raise ValueError(f"relevant[{index}] is {counts[index]}; expected a number of items")
-    names = [f"[{low}, {high})" for low, high in pairwise(borders)] + [f"[{borders[-1]}, ...)"]
-    place = np.searchsorted(borders, counts, side="right") - 1
-    return strata_by_label(values, [names[index] for index in place], names=names, seed=seed)
-
-
-def strata_by_label(
-    values: npt.ArrayLike,
-    labels: Sequence[object] | pl.Series,
-    *,
-    names: Sequence[str] | None = None,
-    seed: int = 0,
-) -> list[Stratum]:
-    """Strata by any column (Q,), in the order of `names`, or else of the labels. Queries of no stratum come last."""
-    every = np.asarray(values, np.float64)
-    column = pl.Series(labels, strict=False).cast(pl.String)
-    if len(column) != len(every):
-        raise ValueError(f"there are {len(every)} values and {len(column)} labels")
-    wanted = list(names) if names is not None else column.drop_nulls().unique().sort().to_list()
-    inside = {name: (column == name).fill_null(value=False).to_numpy() for name in wanted}
-    outside = ~np.any([*inside.values(), np.zeros(len(every), bool)], axis=0)
-    if outside.any():
-        inside[NO_STRATUM] = outside
-    return [
-        Stratum(name, int(chosen.sum()), bootstrap_interval(every[chosen], seed=seed))
-        for name, chosen in inside.items()
-    ]
 
 
 def composite(values: Mapping[str, npt.ArrayLike], weights: Mapping[str, float]) -> Floats:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ import polars as pl
 
 from features.columns import ITEM, POSITION, QUERY, RELEVANCE, SCORE, TIMESTAMP, USER
 from features.errors import ConfigError
+from pipeline.reductions import Interval, bootstrap_interval
+
+RELEVANT_BORDERS = (5, 20)
 
 MOST_LEVELS = 12
 """A column of more values is cut at its quartiles if it holds numbers, and says nothing of a query otherwise."""
@@ -35,9 +39,29 @@ class Strata:
         return ((group, self.of_query == group) for group in self.groups)
 
 
-def by_relevant(relevant: npt.NDArray[np.int64]) -> Strata:
-    """By the (Q,) number of relevant items."""
-    return _cut("relevant items", relevant, (1, 2, 3, 5, 10))
+@dataclass(frozen=True)
+class Stratum:
+    """Some of the queries: how many there are, and the mean of those that have a value, with its interval."""
+
+    name: str
+    queries: int
+    interval: Interval
+
+
+def by_relevant(relevant: npt.ArrayLike, borders: Sequence[int] = RELEVANT_BORDERS) -> Strata:
+    """By the (Q,) number of relevant items: [0, 5), [5, 20), [20, ...); a border belongs to the group above it.
+
+    All groups are there, empty ones too. Raises ValueError for borders that do not ascend, and for what is no number
+    of items.
+    """
+    if not all(low < high for low, high in pairwise([0, *borders])):
+        raise ValueError(f"borders are {list(borders)}; expected numbers above 0 that ascend")
+    counts = np.asarray(relevant)
+    strange = ~(counts >= 0)
+    if strange.any():
+        index = int(strange.argmax())
+        raise ValueError(f"relevant[{index}] is {counts[index]}; expected a number of items")
+    return _cut("relevant items", counts, borders)
 
 
 def by_activity(users: pl.Series) -> Strata:
@@ -45,7 +69,7 @@ def by_activity(users: pl.Series) -> Strata:
     counts = pl.DataFrame({USER: users}).select(pl.len().over(USER)).to_series().to_numpy()
     cut = _cut("queries of the user", counts, (1, 2, 5, 20))
     names = np.where(users.is_null().to_numpy(), "anonymous", cut.of_query)
-    groups = (*cut.groups, "anonymous") if users.null_count() else cut.groups
+    groups = (*cut.groups, "anonymous")
     return Strata(cut.name, tuple(group for group in groups if (names == group).any()), names)
 
 
@@ -90,6 +114,24 @@ def is_of_query(rows: pl.DataFrame, starts: npt.NDArray[np.int64], column: str) 
     return bool(values.dtype.is_numeric()) or values.n_unique() <= MOST_LEVELS
 
 
+def group_intervals(
+    values: npt.ArrayLike, strata: Strata, *, users: pl.Series | None = None, seed: int = 0
+) -> Iterator[Stratum]:
+    """The mean of the (Q,) values in each group, NaN left out, with an interval over users where (Q,) users are given.
+
+    A group of one user alone has no interval. Raises ValueError where values and queries differ in number.
+    """
+    every = np.asarray(values, np.float64)
+    if every.shape != strata.of_query.shape:
+        raise ValueError(f"there are {every.size} values and {strata.of_query.size} queries in groups")
+    for name, mask in strata:
+        inside = None if users is None else users.filter(pl.Series(mask))
+        found = bootstrap_interval(every[mask], clusters=inside, seed=seed)
+        if inside is not None and inside.n_unique() == 1 and not inside.null_count():
+            found = replace(found, low=None, high=None)
+        yield Stratum(name, int(mask.sum()), found)
+
+
 def _quartiles(name: str, values: pl.Series) -> Strata:
     numbers = values.cast(pl.Float64).fill_nan(None)
     borders = np.unique([float(numbers.quantile(q, "higher") or 0.0) for q in (0.25, 0.5, 0.75)])
@@ -99,10 +141,9 @@ def _quartiles(name: str, values: pl.Series) -> Strata:
     return Strata(name, tuple(text for text in (*texts, ABSENT) if (named == text).any()), named)
 
 
-def _cut(name: str, counts: npt.NDArray[np.int64], borders: tuple[int, ...]) -> Strata:
+def _cut(name: str, counts: npt.NDArray[np.int64], borders: Sequence[int]) -> Strata:
     """Groups of whole numbers: below the first border, between borders, and from the last one on."""
     ends = [border - 1 for border in borders[1:]]
     texts = [f"{low}" if low == high else f"{low}-{high}" for low, high in zip(borders, ends, strict=False)]
-    texts = ["none" if borders[0] == 1 else f"below {borders[0]}", *texts, f"{borders[-1]} or more"]
-    named = np.array(texts)[np.searchsorted(np.asarray(borders), counts, side="right")]
-    return Strata(name, tuple(text for text in texts if (named == text).any()), named)
+    texts = [f"below {borders[0]}", *texts, f"{borders[-1]} or more"]
+    return Strata(name, tuple(texts), np.array(texts)[np.searchsorted(np.asarray(borders), counts, side="right")])

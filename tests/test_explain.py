@@ -9,7 +9,6 @@ import pytest
 from pipeline.booster import gain_importance, load_model, predict, train_booster
 from pipeline.explain import dependence, explain_rows, rank_importance, summed, why_above
 from pipeline.findings import spread
-from pipeline.strata import by_activity, by_column, by_relevant
 from tests.factories import dataset_of, ranking_frame
 
 
@@ -66,19 +65,3 @@ def test_spread_keeps_whole_queries(trained: tuple[object, object]) -> None:
     assert (few.rows, len(few.sizes)) == (80, 10)
     assert spread(dataset, 10**6) is dataset
     assert len(spread(dataset, 1).sizes) == 1
-
-
-def test_every_query_is_in_one_group_of_each_kind() -> None:
-    users = pl.Series(["u", "v", "v", None, None, "w"])
-    for strata in (
-        by_relevant(np.array([0, 1, 2, 4, 30, 7])),
-        by_activity(users),
-        by_column(pl.DataFrame({"x": ["a", None, "b", "a", "b", "b"]}), np.arange(6), "x"),
-        by_column(pl.DataFrame({"x": [0, 1, 2, 3, 4, None]}), np.arange(6), "x"),
-        by_column(pl.DataFrame({"x": np.arange(40.0)}), np.arange(40), "x"),
-    ):
-        masks = np.stack([mask for _, mask in strata])
-        assert (masks.sum(axis=0) == 1).all()
-        assert masks.any(axis=1).all()
-    assert by_activity(users).groups == ("1", "2-4", "anonymous")
-    assert by_relevant(np.array([0, 1, 2, 4, 30, 7])).groups == ("none", "1", "2", "3-4", "5-9", "10 or more")

@@ -18,8 +18,6 @@ from pipeline.reductions import (
     paired_interval,
     relevant_per_query,
     share_of_ties,
-    strata_by_count,
-    strata_by_label,
 )
 
 NAN = float("nan")
@@ -66,20 +64,6 @@ def test_intervals_that_cannot_be_are_refused(values, options, message):
 def test_the_interval_of_level_one_is_all_that_was_drawn():
     interval = bootstrap_interval([0, 1], level=1)
     assert (interval.low, interval.high) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("relevant", "edges", "message"),
-    [
-        ([1, 2], (20, 5), r"edges are \[20, 5\]; expected numbers above 0 that ascend"),
-        ([1, 2], (0, 5), r"edges are \[0, 5\]"),
-        ([1, NAN], (5, 20), r"relevant\[1\] is nan"),
-        ([-1, 2], (5, 20), r"relevant\[0\] is -1"),
-    ],
-)
-def test_strata_by_count_are_refused_where_they_cannot_be(relevant, edges, message):
-    with pytest.raises(ValueError, match=message):
-        strata_by_count([0.5, 1], relevant, edges=edges)
 
 
 def test_share_of_ties_has_one_cutoff():
@@ -162,32 +146,6 @@ def test_counts_of_empty_thin_and_trivial_queries():
     assert count_empty(relevance, groups, gain=(0, 0, 1, 2, 3)) == 3
     with pytest.raises(ValueError, match="groups sum to 3"):
         count_empty(relevance, [3])
-
-
-def test_twenty_relevant_items_are_in_the_high_stratum():
-    strata = strata_by_count([0.1, 0.2, 0.3, 0.4, NAN], [4, 5, 19, 20, 0])
-    assert [(one.name, one.queries, one.interval.n) for one in strata] == [
-        ("[0, 5)", 2, 1),
-        ("[5, 20)", 2, 2),
-        ("[20, ...)", 1, 1),
-    ]
-    assert strata[2].interval.mean == 0.4
-    assert all(one.few for one in strata)
-
-
-def test_empty_strata_are_shown_and_strata_sum_to_all():
-    strata = strata_by_count([0.5], [7])
-    assert [one.queries for one in strata] == [0, 1, 0]
-    assert strata[0].interval.mean is None
-
-
-def test_strata_by_label_list_queries_of_no_stratum():
-    strata = strata_by_label([0.1, 0.2, 0.3], ["web", None, "app"])
-    assert [(one.name, one.queries) for one in strata] == [("app", 1), ("web", 1), ("(none)", 1)]
-    strata = strata_by_label([0.1, 0.2, 0.3], pl.Series(["web", "tv", "app"]), names=["app", "shop"])
-    assert [(one.name, one.queries) for one in strata] == [("app", 1), ("shop", 0), ("(none)", 2)]
-    with pytest.raises(ValueError, match="3 values and 1 labels"):
-        strata_by_label([1, 2, 3], ["a"])
 
 
 def test_composite_is_a_weighted_sum():
