@@ -107,8 +107,8 @@ NO_OPTIONS: Final = Options()
 
 def describe(
     log: Log,
-    queries: pl.DataFrame,
-    candidates: pl.DataFrame,
+    queries: Events,
+    candidates: Events,
     *,
     pool: Pool,
     options: Options = NO_OPTIONS,
@@ -139,11 +139,11 @@ def _valued(events: Events) -> tuple[str, ...]:
     return tuple(sorted(with_value.collect(engine="streaming").to_series().cast(pl.String)))
 
 
-def _fields(table: pl.DataFrame | None) -> tuple[Field, ...]:
+def _fields(table: Events | None) -> tuple[Field, ...]:
     if table is None:
         return ()
-    names = [name for name in table.columns if name not in _NOT_FIELDS]
-    return tuple(field for name in names for field in _fields_of(table[name]))
+    names = [name for name in table.collect_schema() if name not in _NOT_FIELDS]
+    return tuple(field for name in names for field in _fields_of(table.lazy().select(name).collect().to_series()))
 
 
 def _fields_of(column: pl.Series) -> Iterator[Field]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -14,6 +14,8 @@ from features.context import Context, Feature
 from features.custom import check_expressions
 from features.description import NO_OPTIONS, Description, Options, Pool, describe
 from features.log import Log, align_ids
+from features.normalise import TIME
+from features.past import Past
 from features.registry import EVERYTHING, find_features, select_features
 from features.rows import join_rows
 from features.windows import Timeline
@@ -84,13 +86,59 @@ def fit_features(
     known = _known_events(log, asked)
     description = describe(replace(log, events=known), asked, candidates, pool=pool, options=options, exclude=exclude)
     context = Context(log, join_rows(log, asked, candidates), description, rates={}, queries=asked)
+    return _learn(description, use, custom, _count_kinds(known), lambda: [context])
+
+
+def fit_large_features(
+    past: Past,
+    blocks: Blocks,
+    *,
+    pool: Pool,
+    use: Sequence[str] = EVERYTHING,
+    custom: Mapping[str, str] | None = None,
+    options: Options = NO_OPTIONS,
+    exclude: Collection[str] = (),
+) -> Fitted:
+    """The same for a log larger than memory, whose training queries come in blocks."""
+    check_expressions(custom or {})
+    last = pl.Series([blocks.queries.select(pl.col(TIMESTAMP).max()).collect().item()], dtype=TIME)
+    known = past.timeline.before(last.to_physical().to_numpy())[0]
+    log = replace(past.log, events=past.kinds_before(known))
+    description = describe(log, blocks.queries, blocks.candidates, pool=pool, options=options, exclude=exclude)
+
+    def contexts() -> Iterator[Context]:
+        past.restart()
+        for queries, candidates in blocks:
+            yield Context(past.log, join_rows(past.log, queries, candidates), description, {}, queries, past)
+
+    return _learn(description, use, custom, past.timeline.counts_before(known), contexts)
+
+
+class Blocks(Protocol):
+    """Queries and candidates in files: all of both, and, one after the other in order of time, blocks of them."""
+
+    @property
+    def queries(self) -> pl.LazyFrame: ...
+    @property
+    def candidates(self) -> pl.LazyFrame: ...
+    def __iter__(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]: ...
+
+
+def _learn(
+    description: Description,
+    use: Sequence[str],
+    custom: Mapping[str, str] | None,
+    counts: Mapping[str, int],
+    contexts: Callable[[], Iterable[Context]],
+) -> Fitted:
+    """`counts`: kind -> how many events of it the training window knows; `contexts`: all rows of that window."""
     features = select_features(use, description)
     return Fitted(
         description=description,
         names=tuple(feature.spec.name for feature in features),
         custom=dict(custom or {}),
-        rates=_rates(known, description),
-        levels=_levels(context, features),
+        rates=_rates(counts, description),
+        levels=_levels(contexts, [feature for feature in features if feature.spec.dtype == "category"]),
     )
 
 
@@ -101,16 +149,19 @@ def _known_events(log: Log, queries: pl.DataFrame) -> pl.DataFrame:
     return timeline.events.head(int(timeline.before(last).sum()))
 
 
-def _rates(known: pl.DataFrame, description: Description) -> dict[str, float]:
+def _count_kinds(events: pl.DataFrame) -> dict[str, int]:
+    return dict(events[EVENT].cast(pl.String).value_counts().iter_rows())
+
+
+def _rates(counts: Mapping[str, int], description: Description) -> dict[str, float]:
     """Per kind its events per impression, or per event where no impressions are logged."""
-    counts = dict(known[EVENT].cast(pl.String).value_counts().iter_rows())
-    every = known.height if description.shown is None else counts.get(description.shown, 0)
+    every = sum(counts.values()) if description.shown is None else counts.get(description.shown, 0)
     return {kind: counts.get(kind, 0) / every if every else 0.0 for kind in description.interactions}
 
 
-def _levels(context: Context, features: Sequence[Feature]) -> dict[str, tuple[str, ...]]:
-    return {
-        feature.spec.name: fit_categories(feature.build(context))
-        for feature in features
-        if feature.spec.dtype == "category"
-    }
+def _levels(contexts: Callable[[], Iterable[Context]], categories: Sequence[Feature]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, set[str]] = {feature.spec.name: set() for feature in categories}
+    for context in contexts() if categories else ():
+        for feature in categories:
+            found[feature.spec.name].update(fit_categories(feature.build(context)))
+    return {name: fit_categories(pl.Series(list(levels), dtype=pl.String)) for name, levels in found.items()}

@@ -23,6 +23,7 @@ Codes = npt.NDArray[np.int32]
 Scope = tuple[str, ...]
 
 _ARRIVAL: Final = private("arrival")
+_VALUED: Final = private("valued")
 _CODE: Final = "code"
 _LEVEL: Final = "level"
 
@@ -57,6 +58,15 @@ class Past:
     def restart(self) -> None:
         """The next block may be earlier than the last."""
         self._running.clear()
+
+    def kinds_before(self, place: int) -> pl.DataFrame:
+        """Of the first `place` events one of each kind, with a value and without."""
+        known = self._events.lazy().head(place)
+        of_value = pl.col(VALUE).is_not_null() if VALUE in self._known else pl.lit(False)
+        some = known.group_by(EVENT, of_value.alias(_VALUED)).agg(
+            pl.col(name).first() for name in (VALUE, USER) if name in self._known
+        )
+        return some.drop(_VALUED).collect(engine="streaming")
 
     def running(self, scope: Scope) -> Running:
         """The histories of the entities of a scope."""

@@ -16,6 +16,7 @@ from features.custom import evaluate_expression
 from features.fitted import Fitted
 from features.item import popularity
 from features.log import Log
+from features.past import Past
 from features.registry import all_features
 from features.rows import join_rows, order_rows
 from features.spec import FeatureSpec
@@ -53,15 +54,17 @@ def build_table(
     fitted: Fitted,
     *,
     relevance: pl.DataFrame | None = None,
+    past: Past | None = None,
 ) -> Table:
     """The candidates of the queries with the features of `fitted`, each as of strictly before its query.
 
     The same for training, evaluation and requests. `queries`, `candidates` and `relevance` as in
     `features.rows.join_rows`. Beside the features the frame keeps the fields of queries and of what was shown, but no
-    lists and vectors, and `popularity`: the item's events before the query, other than being shown.
+    lists and vectors, and `popularity`: the item's events before the query, other than being shown. With the `past` of a
+    log in files, tables are to be built in order of time.
     """
     rows = join_rows(log, queries, candidates, relevance)
-    context = Context(log, rows, fitted.description, fitted.rates, queries)
+    context = Context(log, rows, fitted.description, fitted.rates, queries, past)
     columns = [popularity(context).alias(POPULARITY)]
     specs = []
     for feature in fitted.features():

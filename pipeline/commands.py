@@ -117,7 +117,7 @@ def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | 
     convention = Convention(**manifest.convention)
     seed = manifest.config["seed"]
     scores = {MODEL: scorer.score_features(dataset.features), RANDOM: random_scores(dataset)}
-    scores |= {name: named_scores(dataset, name, column) for name, column in rivals_in(table).items()}
+    scores |= {name: named_scores(dataset, name, column) for name, column in rivals_in(table.frame.columns).items()}
     judged = judge(dataset, scores, manifest.k, convention, seed)
     metrics = {
         "k": list(manifest.k),

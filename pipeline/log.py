@@ -6,7 +6,7 @@ into the package, from which the same steps make the same features of another lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from features.relevance import (
     watch_relevance,
 )
 from features.table import Table, build_table
+from features.windows import ItemPool
 from pipeline.config import Config
 from pipeline.readymade import present_columns, read_rows
 from pipeline.split import Borders, Origin, Parts, assign_by_time, time_borders
@@ -55,22 +56,22 @@ def load_parts(config: Config) -> Parts:
     asked = read_log(config)
     closed = _closed_queries(config, asked.queries)
     borders = time_borders(closed[TIMESTAMP], valid=config.split.valid, test=config.split.test, gap=config.split_gap)
-    targets = fit_targets(config, asked, borders.train_until)
+    targets = fit_targets(config, asked.log, lambda: _medians(config, asked.queries, borders))
     relevance = judge_events(config, asked.queries, targets)
     candidates = find_candidates(config, asked.log, asked.queries, closed, relevance)
     fitted = _fit(config, asked.log, closed, candidates, borders)
     table = build_table(asked.log, closed, candidates.frame, fitted, relevance=relevance.frame)
     part = assign_by_time(table.frame[TIMESTAMP], borders)
     tables = {name: Table(table.frame.filter(part == name), table.features) for name in ("train", "valid", "test")}
-    _check_parts(tables, borders)
+    check_parts({name: table.frame.height for name, table in tables.items()}, borders)
     origin = Origin(
         split=borders.describe(closed[TIMESTAMP]),
-        notes=(*_notes(asked, closed, relevance, candidates), *_pool_note(config)),
-        rivals=rivals_in(table),
-        definitions={"features": fitted.to_dict(), "targets": _targets_to_dict(targets)},
+        notes=(*_notes(asked, closed, relevance, candidates), *pool_note(config)),
+        rivals=rivals_in(table.frame.columns),
+        definitions=definitions_of(fitted, targets),
         unseen_from=borders.test_from,
         rejected=asked.events.rejected,
-        continuous=_is_continuous(config, relevance),
+        continuous=is_continuous(config, fractions=has_fractions(relevance)),
     )
     return Parts(**tables, origin=origin)
 
@@ -80,14 +81,17 @@ def read_log(config: Config, events: Path | None = None) -> Asked:
 
     `events` takes the place of `data.events`, and need not hold every kind of event that the config names.
     """
-    read, log = _read(config, events, config.data.shown)
+    read, log = read_files(config, events, config.data.shown)
     return Asked(read, log, _queries(config, log), count_unmatched(log))
 
 
-def _read(config: Config, events: Path | None, shown: str | None) -> tuple[EventLog, Log]:
+def read_files(
+    config: Config, events: Path | None, shown: str | None, read_log: Callable[..., EventLog] = read_events
+) -> tuple[EventLog, Log]:
+    """The log and its catalogues; `events` and `shown` take the place of what `[data]` says."""
     data = config.data
     own = {ours: theirs for ours, theirs in data.columns.items() if ours in _EVENT_COLUMNS}
-    read = read_events(
+    read = read_log(
         str(events or data.events),
         columns=own,
         time_unit=data.time_unit,
@@ -102,20 +106,25 @@ def _read(config: Config, events: Path | None, shown: str | None) -> tuple[Event
     return read, make_log(read.events, **tables, shown=shown, delay=data.delay, strict=events is None)
 
 
-def fit_targets(config: Config, asked: Asked, until: datetime) -> float | WatchTargets | None:
-    """What counts as watched to the end: seconds, or per item, from the catalogue or the training window."""
+def fit_targets(config: Config, log: Log, medians: Callable[[], WatchTargets]) -> float | WatchTargets | None:
+    """What counts as watched to the end: seconds, or per item, from the catalogue or `medians` of the training part."""
     watch = config.relevance.watch
     if watch is None or isinstance(watch.target, float):
         return None if watch is None else float(watch.target)
     if watch.target == "median":
-        return median_targets(asked.queries, until=until, kind=watch.event, window=config.relevance.window)
-    if asked.log.items is None:
+        return medians()
+    if log.items is None:
         raise DataError(
             f"relevance.watch.target = {watch.target!r} without a catalogue",
             expected="data.items with that column",
             fix="name the catalogue, or set target to seconds or 'median'",
         )
-    return item_targets(asked.log.items, watch.target)
+    return item_targets(log.items, watch.target)
+
+
+def _medians(config: Config, queries: Queries, borders: Borders) -> WatchTargets:
+    kind = config.relevance.watch.event if config.relevance.watch else None
+    return median_targets(queries, until=borders.train_until, kind=kind, window=config.relevance.window)
 
 
 def judge_events(
@@ -132,13 +141,24 @@ def judge_events(
 
 
 def find_candidates(
-    config: Config, log: Log, queries: Queries, asked: pl.DataFrame, relevance: Relevance
+    config: Config,
+    log: Log,
+    queries: Queries,
+    asked: pl.DataFrame,
+    relevance: Relevance,
+    *,
+    pool: ItemPool | None = None,
+    strict: bool = True,
 ) -> Candidates:
-    """What competes in the queries of `asked`: what was shown, or positives and negatives of one pool."""
+    """What competes in the queries of `asked`: what was shown, or positives and negatives of one pool.
+
+    `pool` (None: found in the log) and `strict` as in `features.candidates`.
+    """
     positives = relevance.positives.join(asked.select(QUERY), on=QUERY, how="semi")
     if config.candidates.source == "shown" and log.shown is not None:
-        return shown_candidates(Queries(asked, queries.events, queries.counts), log.shown, positives)
-    return sampled_candidates(log, asked, positives, negatives=config.candidates.negatives, seed=config.seed)
+        return shown_candidates(Queries(asked, queries.events, queries.counts), log.shown, positives, strict=strict)
+    count = config.candidates.negatives
+    return sampled_candidates(log, asked, positives, negatives=count, seed=config.seed, pool=pool)
 
 
 def table_from_log(
@@ -172,7 +192,7 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
     """
     mapped = present_columns(requests, config.data.columns)
     rows = read_rows(requests, mapped, required=(QUERY, TIMESTAMP), time_unit=config.data.time_unit)
-    _, log = _read(config, events, shown=None)
+    _, log = read_files(config, events, shown=None)
     fitted = Fitted.from_dict(definitions["features"])
     shown = [field.name for field in fitted.description.shown_fields]
     of_item = [name for name in (ITEM, POSITION, *shown) if name in rows.columns]
@@ -203,28 +223,32 @@ def _closed_queries(config: Config, queries: Queries) -> pl.DataFrame:
 
 def _fit(config: Config, log: Log, asked: pl.DataFrame, candidates: Candidates, borders: Borders) -> Fitted:
     training = asked.filter(pl.col(TIMESTAMP) < borders.train_until)
+    known = candidates.frame.join(training.select(QUERY), on=QUERY, how="semi", maintain_order="left")
+    return fit_features(log, training, known, **fit_options(config))
+
+
+def fit_options(config: Config) -> dict[str, Any]:
+    """What the config says of the features, as `features.fitted.fit_features` takes it."""
     chosen = config.features
-    return fit_features(
-        log,
-        training,
-        candidates.frame.join(training.select(QUERY), on=QUERY, how="semi", maintain_order="left"),
-        pool=config.candidates.source,
-        use=(*chosen.use, *(f"!{name}" for name in chosen.drop)),
-        custom=chosen.custom,
-        options=chosen.options,
-        exclude=[config.relevance.column] if config.relevance.column else (),
-    )
+    return {
+        "pool": config.candidates.source,
+        "use": (*chosen.use, *(f"!{name}" for name in chosen.drop)),
+        "custom": chosen.custom,
+        "options": chosen.options,
+        "exclude": [config.relevance.column] if config.relevance.column else (),
+    }
 
 
-def rivals_in(table: Table) -> dict[str, str]:
+def rivals_in(columns: Collection[str]) -> dict[str, str]:
     """The rivals that rank by what stands beside the features: what was popular, and the order that was shown."""
     offered = {"popularity": (POPULARITY, POPULARITY), "shown": (POSITION, SHOWN_ORDER)}
-    return {name: order for name, (column, order) in offered.items() if column in table.frame.columns}
+    return {name: order for name, (column, order) in offered.items() if column in columns}
 
 
-def _check_parts(tables: Mapping[str, Table], borders: Borders) -> None:
-    for name, table in tables.items():
-        if table.frame.height == 0:
+def check_parts(heights: Mapping[str, int], borders: Borders) -> None:
+    """Raises DataError for a part without rows."""
+    for name, height in heights.items():
+        if height == 0:
             raise DataError(
                 f"no query with candidates in the {name} part ({borders.describe()})",
                 expected="some in every part",
@@ -232,43 +256,52 @@ def _check_parts(tables: Mapping[str, Table], borders: Borders) -> None:
             )
 
 
+def notes_on(events: EventLog, counts: Mapping[str, int], judged: int, candidates: int) -> tuple[str, ...]:
+    """Counts in words; what did not occur is not mentioned."""
+    rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
+    found = [f"{events.read} events read, {events.kept} kept" + (f" (left out: {rules})" if rules else "")]
+    shown = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
+    found.append(f"{judged} queries, {candidates} candidates" + (f"; {', '.join(shown)}" if shown else ""))
+    return tuple(found)
+
+
 def _notes(
     asked: Asked, judged: pl.DataFrame, relevance: Relevance, candidates: Candidates, *, earlier: int = 0
 ) -> tuple[str, ...]:
-    """Counts in words; what did not occur is not mentioned. `earlier` queries than those `judged` are history."""
-    events = asked.events
-    rules = ", ".join(f"{count} {rule}" for rule, count in events.counts.items())
-    found = [f"{events.read} events read, {events.kept} kept" + (f" (left out: {rules})" if rules else "")]
-    younger = asked.queries.frame.height - judged.height - earlier
+    """`earlier` queries than those `judged` are history."""
     counts = {
         **asked.unmatched,
         **asked.queries.counts,
         **relevance.counts,
         **candidates.counts,
-        "open_queries": younger,
+        "open_queries": asked.queries.frame.height - judged.height - earlier,
         "earlier_queries": earlier,
     }
-    shown = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count]
-    found.append(
-        f"{judged.height} queries, {candidates.frame.height} candidates" + (f"; {', '.join(shown)}" if shown else "")
-    )
-    return tuple(found)
+    return notes_on(asked.events, counts, judged.height, candidates.frame.height)
 
 
-def _is_continuous(config: Config, relevance: Relevance) -> bool:
-    fractions = (relevance.frame[RELEVANCE] % 1 != 0).any()
+def has_fractions(relevance: Relevance) -> bool:
+    """Whether some relevance is no whole grade."""
+    return (relevance.frame[RELEVANCE] % 1 != 0).any()
+
+
+def is_continuous(config: Config, *, fractions: bool) -> bool:
+    """Whether relevance is cut into levels for LightGBM."""
     return config.relevance.watch is not None or config.relevance.levels is not None or fractions
 
 
-def _pool_note(config: Config) -> tuple[str, ...]:
+def pool_note(config: Config) -> tuple[str, ...]:
+    """What a reader of the figures must know of the candidates."""
     if config.candidates.source == "shown":
         return ()
     count = config.candidates.negatives
     return (f"Candidates are sampled ({count} negatives a query): compare figures only among rankers of this run.",)
 
 
-def _targets_to_dict(targets: float | WatchTargets | None) -> Any:
-    return targets.to_dict() if isinstance(targets, WatchTargets) else targets
+def definitions_of(fitted: Fitted, targets: float | WatchTargets | None) -> dict[str, Any]:
+    """All that the package keeps to make the same features and relevance of another log."""
+    plain = targets.to_dict() if isinstance(targets, WatchTargets) else targets
+    return {"features": fitted.to_dict(), "targets": plain}
 
 
 def _targets_from_dict(data: Any) -> float | WatchTargets | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from difflib import get_close_matches
+from math import inf
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -281,6 +282,15 @@ class Monitor(Section):
 
 class Memory(Section):
     limit: Annotated[str, Field(pattern=r"^\d+(\.\d+)?\s*[KMG]iB$")] | None = None
+    """What features and training may take of the machine's memory; what needs more is worked in parts."""
+
+    @property
+    def limit_bytes(self) -> float:
+        """Infinite without a limit."""
+        if self.limit is None:
+            return inf
+        power = {"K": 10, "M": 20, "G": 30}[self.limit[-3]]
+        return float(self.limit[:-3]) * float(2**power)
 
 
 class Export(Section):
