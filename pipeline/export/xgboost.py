@@ -18,6 +18,7 @@ import numpy as np
 from pipeline.export.model import (
     FEATURES,
     ExportModel,
+    Format,
     Outcome,
     map_names,
     missing_directions,
@@ -29,6 +30,7 @@ from pipeline.export.model import (
     require_missing_as_zero,
     write_features,
     write_json,
+    write_readme,
 )
 from pipeline.export.nested import LARGEST, Json, ReadTree, Singles, nest, next_above, read_tree
 from pipeline.forest import Bools, Floats, Ints
@@ -43,6 +45,28 @@ class Missing(Enum):
     ZERO = "counts as 0"
     RIGHT = "goes right at every split"
     BY_NODE = "goes where the split says"
+
+
+def plugin_format(name: str, product: str, missing_rule: Callable[[str | None], Missing], note: str = "") -> Format:
+    """The format of one plugin: `missing_rule` tells what each of its releases does with missing values."""
+
+    def write(model: ExportModel, folder: Path, version: str | None) -> None:
+        write_definition(model, folder, name, missing_rule(version))
+        write_readme(folder, f"A ranking model for {product}", _README.format(note=note, host=f"${product.upper()}"))
+
+    def evaluate(folder: Path, rows: Floats, version: str | None) -> Outcome:
+        return evaluate_definition(folder, rows, missing_rule(version))
+
+    return Format(
+        name,
+        f"xgboost+json for {product}'s LTR plugin",
+        exact=False,
+        write=write,
+        evaluate=evaluate,
+        blind=blind,
+        single=True,
+        versions=True,
+    )
 
 
 def write_definition(model: ExportModel, folder: Path, engine: str, missing: Missing) -> None:
@@ -174,3 +198,21 @@ def _rule(tree: ReadTree, missing: Missing) -> Callable[[Ints, Singles], Bools]:
     if missing is not Missing.BY_NODE:
         return lambda nodes, x: threshold[nodes] > x
     return lambda nodes, x: np.where(np.isnan(x), left[nodes], threshold[nodes] > x)
+
+
+_README = """
+`featureset.json` proposes a field of the same name for each feature; adapt its queries, which must give exactly the
+value that the model was trained on, and no score where it is missing. {note}Then:
+
+    curl -XPUT  "{host}/_ltr"
+    curl -XPUT  "{host}/_ltr/_featureset/rankloom" -H 'Content-Type: application/json' \\
+         --data-binary @featureset.json
+    curl -XPOST "{host}/_ltr/_featureset/rankloom/_createmodel" -H 'Content-Type: application/json' \\
+         --data-binary @model.json
+
+    "rescore": {{"window_size": 200, "query": {{"rescore_query": {{"sltr": {{"params": {{}}, "model": "rankloom"}}}}}}}}
+
+Everything is float32 there and compared with `<`: each threshold is the next float32 above LightGBM's, so no Float32
+value moves. A last tree of one leaf keeps scores from becoming negative (`offset` in `features.json`). Queries cannot
+give negative values: shift features that have them before training.
+"""

@@ -76,6 +76,14 @@ def as_starts(groups: npt.ArrayLike, rows: int, *, name: str = "groups", smalles
     return starts
 
 
+def as_lists(scores: npt.ArrayLike, relevance: npt.ArrayLike, groups: npt.ArrayLike) -> tuple[Array, Array, Ints]:
+    """(N,) scores, (N,) relevance, and the rows at which the Q queries of `groups` start."""
+    score, truth = as_scores(scores), as_relevance(relevance)
+    if len(score) != len(truth):
+        raise ValueError(f"there are {len(score)} scores and {len(truth)} relevances")
+    return score, truth, as_starts(groups, len(score))
+
+
 def as_cuts(k: Cuts, longest: int) -> tuple[Ints, bool]:
     """Cut-offs -> ((C,) int64 in the order given, whether k was a sequence). None means no cut: the longest list."""
     given, several = listed_cuts(k)

@@ -24,6 +24,7 @@ from pipeline.metrics.arrays import (
     Ints,
     Ragged,
     as_cuts,
+    as_lists,
     as_relevance,
     as_scores,
     as_starts,
@@ -96,13 +97,9 @@ def rank_lists(
     from pipeline.metrics import ordering
 
     check_choice("ties", ties, TIES)
-    score = as_scores(scores)
+    score, second, starts = as_lists(scores, scores if values is None else values, groups)
     check_finite(score, "scores")
-    starts = as_starts(groups, len(score))
     cuts, several = as_cuts(k, int(np.diff(starts).max()))
-    second = score if values is None else as_relevance(values)
-    if len(second) != len(score):
-        raise ValueError(f"there are {len(score)} scores and {len(second)} relevances")
     order, ends = np.empty(len(score), np.int64), np.empty(len(score), np.int64)
     keys, values_of_rows = score.astype(np.float64, copy=False), second.astype(np.float64, copy=False)
     ordering.order_of_queries(keys, values_of_rows, starts, TIES.index(ties), order, ends)

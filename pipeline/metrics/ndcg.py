@@ -17,9 +17,8 @@ from pipeline.metrics.arrays import (
     Ints,
     Ragged,
     as_cuts,
+    as_lists,
     as_relevance,
-    as_scores,
-    as_starts,
     check_finite,
     check_relevance,
     check_single,
@@ -178,10 +177,7 @@ def _evaluate(
     from pipeline.metrics import kernels
 
     check_convention(convention)
-    score, truth = as_scores(scores), as_relevance(relevance)
-    if len(score) != len(truth):
-        raise ValueError(f"there are {len(score)} scores and {len(truth)} relevances")
-    starts = as_starts(groups, len(score))
+    score, truth, starts = as_lists(scores, relevance, groups)
     full, full_starts = full_relevance(ideal, truth, starts, convention)
     truth, full = _alike(truth, full, convention)
     longest = int(max(np.diff(starts).max(), np.diff(full_starts).max()))
