@@ -24,7 +24,7 @@ _EXACT_IN_FLOAT32: Final = 2**24
 
 
 def field_features(prefix: str, fields: Sequence[Field], read: Read) -> Iterator[Feature]:
-    """What each field says by itself; `read` fetches its values, (N,), in the order of the rows."""
+    """What each field says by itself, lists and vectors apart; `read` fetches its values, (N,), row by row."""
     for field in fields:
         if field.kind == "number":
             yield Feature(_spec(f"{prefix}.{field.name}"), partial(read_number, read=read, name=field.name))
@@ -38,7 +38,7 @@ def field_features(prefix: str, fields: Sequence[Field], read: Read) -> Iterator
                 FeatureSpec(f"{prefix}.{name}", missing="not given, or later than the query"),
                 partial(_age, read=read, name=field.name),
             )
-        else:
+        elif field.kind == "text":
             spec = FeatureSpec(f"{prefix}.{field.name}_words", missing="not given")
             yield Feature(spec, partial(_words, read=read, name=field.name))
 

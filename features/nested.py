@@ -36,12 +36,12 @@ def size_of_vectors(column: pl.Series) -> int | None:
 
 
 def read_vectors(column: pl.Series, size: int) -> tuple[Matrix, Bools]:
-    """(K,) vectors -> (K, size), zeros where there is none, and (K,) whether there is one.
+    """(K,) vectors -> (K + 1, size), zeros where there is none, and (K + 1,) whether there is one.
 
+    The last stands for none: its number is -1.
     Raises DataError for another dimension, and for what is null, NaN, infinite or no number in Float32.
     """
     sizes = _sizes(column)
-    known = sizes.is_not_null().to_numpy()
     if ((sizes != size) & sizes.is_not_null()).any():
         found = ", ".join(str(other) for other in sizes.drop_nulls().unique().sort()[:3])
         raise DataError(
@@ -56,33 +56,36 @@ def read_vectors(column: pl.Series, size: int) -> tuple[Matrix, Bools]:
             expected="finite numbers",
             fix="mend the column, or write null for a vector that is not known",
         )
-    matrix = np.zeros((len(column), size), np.float32)
+    known = np.append(sizes.is_not_null().to_numpy(), False)
+    matrix = np.zeros((len(known), size), np.float32)
     matrix[known] = flat.to_numpy().reshape(-1, size)
     return matrix, known
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """(K,) lists of codes, one after another: each value of a list once, `sizes` (K,) values in each.
+    """(K,) lists of codes, one after another in `codes`, each value of a list once.
 
-    `starts` (K,): where each begins in `codes`. `known` (K,): whether there is a list; an empty one is known.
+    `starts`, `sizes` (K + 1,): where each begins, and how many values it holds. `known` (K + 1,): whether there is a
+    list; an empty one is known. The last stands for none: its number is -1.
     """
 
     codes: Ints
+    starts: Ints
     sizes: Ints
     known: Bools
 
     @property
-    def starts(self) -> Ints:
-        ends: Ints = np.cumsum(self.sizes)
-        return ends - self.sizes
+    def top(self) -> int:
+        """The largest code, 0 where there is none."""
+        return int(self.codes.max(initial=0))
 
     def gather(self, which: Ints) -> tuple[Ints, Ints]:
         """(M,) numbers of lists, -1 for none -> the codes of all of them, and for each code the place in `which`."""
-        sizes = np.where(which < 0, 0, self.sizes[which]) if len(self.sizes) else np.zeros_like(which)
+        sizes = self.sizes[which]
         owners = np.repeat(np.arange(len(which)), sizes)
-        starts = np.cumsum(sizes) - sizes
-        places = self.starts[which[owners]] + np.arange(len(owners)) - starts[owners]
+        begins = np.cumsum(sizes) - sizes
+        places = self.starts[which[owners]] + np.arange(len(owners)) - begins[owners]
         return self.codes[places], owners
 
 
@@ -96,8 +99,9 @@ def read_lists(*columns: pl.Series) -> tuple[Lists, ...]:
 
 def _coded(text: pl.Series, values: pl.Series, levels: pl.DataFrame) -> Lists:
     codes = values.to_frame().join(levels, on="value", how="left", maintain_order="left")["code"]
-    sizes = text.list.len().fill_null(0).cast(pl.Int64)
-    return Lists(codes.cast(pl.Int64).to_numpy(), sizes.to_numpy(), text.is_not_null().to_numpy())
+    sizes = np.append(text.list.len().fill_null(0).cast(pl.Int64).to_numpy(), 0)
+    known = np.append(text.is_not_null().to_numpy(), False)
+    return Lists(codes.cast(pl.Int64).to_numpy(), np.cumsum(sizes) - sizes, sizes, known)
 
 
 def _sizes(column: pl.Series) -> pl.Series:
@@ -107,7 +111,6 @@ def _sizes(column: pl.Series) -> pl.Series:
 
 
 def _lists(column: pl.Series) -> pl.Series:
-    """Lists, empty ones as null where they are vectors."""
     if isinstance(column.dtype, pl.Array):
         return column.arr.to_list()
     if not isinstance(column.dtype, pl.List):

@@ -14,6 +14,7 @@ from features.description import Description
 from features.errors import ConfigError
 from features.item import item_features
 from features.levels import level_features
+from features.lists import list_features
 from features.names import listed, nearest
 from features.query import query_features
 from features.recent import recent_features
@@ -22,6 +23,7 @@ from features.shown import shown_features
 from features.spec import FeatureSpec
 from features.text import text_features
 from features.user import user_features
+from features.vector import vector_features
 
 Family = Callable[[Description], Iterator[Feature]]
 
@@ -36,6 +38,8 @@ FAMILIES: Final[dict[str, Family]] = {
     "session": session_features,
     "recent": recent_features,
     "covisit": covisit_features,
+    "vector": vector_features,
+    "list": list_features,
 }
 """Families by the first part of their features' names."""
 

@@ -32,6 +32,8 @@ EVENT_SCHEMA = {
     "value": pl.Float64,
     "price": pl.Float64,
     "badge": pl.String,
+    "labels": pl.List(pl.String),
+    "view": pl.List(pl.Float64),
 }
 
 
@@ -52,7 +54,7 @@ def clean(rows: Sequence[dict[str, object]]) -> pl.DataFrame:
 
 
 def items_frame() -> pl.DataFrame:
-    """Items 0..5 with a category, a text, a number with a gap, and a time."""
+    """Items 0..5 with a category, a text, a number with a gap, a time, a list and a vector."""
     return pl.DataFrame(
         {
             "item": range(6),
@@ -60,6 +62,8 @@ def items_frame() -> pl.DataFrame:
             "title": ["red shoes", "blue shoes", "red hat", "old hat", "a hat of straw", "red thing"],
             "weight": [1.0, 2.0, None, 2.0, 0.5, 3.0],
             "created_at": [at(-48), at(-24), at(0), at(3), at(5), at(90)],
+            "tags": [["red", "warm"], ["blue"], [], None, ["red", "straw"], ["red", "red"]],
+            "look": [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0], None, [-1.0, 0.5]],
         }
     )
 
@@ -72,19 +76,29 @@ def users_frame() -> pl.DataFrame:
             "valid_from": [at(-100), at(-100), at(4), at(-100)],
             "segment": ["new", "new", "loyal", "loyal"],
             "points": [0, 10, 20, 5],
+            "tags": [["red"], [], ["blue", "warm"], None],
+            "look": [[1.0, 1.0], None, [0.0, 2.0], [0.0, 0.0]],
         }
     )
 
 
 def queries_frame(numbers: Sequence[int]) -> pl.DataFrame:
-    """Queries with a text and a device."""
+    """Queries with a text, a device, a list and a vector."""
     return pl.DataFrame(
         {
             "query": list(numbers),
             "text": ["red shoes" if number % 2 else "straw hat" for number in numbers],
             "device": ["phone" if number % 3 else "desk" for number in numbers],
+            "tags": [["red"] if number % 2 else ["straw", "blue"] for number in numbers],
+            "look": [[float(number), 1.0] for number in numbers],
         },
-        schema={"query": pl.Int64, "text": pl.String, "device": pl.String},
+        schema={
+            "query": pl.Int64,
+            "text": pl.String,
+            "device": pl.String,
+            "tags": pl.List(pl.String),
+            "look": pl.List(pl.Float64),
+        },
     )
 
 
@@ -143,11 +157,21 @@ def worlds(draw: st.DrawFn) -> World:
             "value": st.none() | st.sampled_from([0.1, 0.2, 0.7, 10.0]),
             "price": st.none() | st.sampled_from([1.0, 2.5, 3.0]),
             "badge": st.none() | st.sampled_from(["new", "sale"]),
+            "labels": st.none() | st.lists(st.sampled_from(["red", "top"]), max_size=2),
         }
     )
     rows = [
         *draw(st.lists(row, min_size=4, max_size=30)),
-        {"item": 0, "hour": 1, "event": "impression", "user": 0, "value": 1.0, "price": 1.0, "badge": "new"},
+        {
+            "item": 0,
+            "hour": 1,
+            "event": "impression",
+            "user": 0,
+            "value": 1.0,
+            "price": 1.0,
+            "badge": "new",
+            "view": [0.0, 1.0],
+        },
     ]
     asked = draw(st.lists(st.tuples(hours, st.none() | st.integers(0, 2)), min_size=1, max_size=4))
     queries = queries_frame(range(len(asked))).with_columns(
@@ -155,13 +179,20 @@ def worlds(draw: st.DrawFn) -> World:
         pl.Series("user", [user for _, user in asked], dtype=pl.Int64),
     )
     candidates = [
-        {"query": query, "item": item, "price": float(item + query % 2), "badge": ("new", "sale", None)[item % 3]}
+        {
+            "query": query,
+            "item": item,
+            "price": float(item + query % 2),
+            "badge": ("new", "sale", None)[item % 3],
+            "labels": (["red"], [], None)[item % 3],
+            "view": [float(item), 1.0] if item % 2 else None,
+        }
         for query in range(len(asked))
         for item in sorted(draw(st.sets(st.integers(0, 6), min_size=1)))
     ]
     delay = draw(st.sampled_from([None, timedelta(hours=1)]))
-    schema = {"query": pl.Int64, "item": pl.Int64, "price": pl.Float64, "badge": pl.String}
-    frame = pl.DataFrame(candidates, schema=schema)
+    own = ("query", "item", "price", "badge", "labels", "view")
+    frame = pl.DataFrame(candidates, schema={name: EVENT_SCHEMA[name] for name in own})
     return World(events_frame(rows), items_frame(), users_frame(), queries, frame, delay)
 
 

@@ -21,7 +21,13 @@ SHOP = Description(
     kinds=("click", "impression"),
     shown="impression",
     users=True,
-    item_fields=(Field("brand", "category"), Field("price", "number"), Field("title", "text")),
+    item_fields=(
+        Field("brand", "category"),
+        Field("price", "number"),
+        Field("title", "text"),
+        Field("tags", "list"),
+        Field("look", "vector", 2),
+    ),
     query_fields=(Field("text", "text"),),
     shown_fields=(Field("price", "number"),),
 )
@@ -89,6 +95,8 @@ def test_description_when_read_from_a_log_then_kinds_of_fields():
         Field("category", "category"),
         Field("title", "text"),
         Field("weight", "number"),
+        Field("tags", "list"),
+        Field("look", "vector", 2),
     )
     assert description.shown_fields == (Field("price", "number"), Field("badge", "category"))
     assert description.interactions == ("click", "purchase")

@@ -13,7 +13,7 @@ from features.errors import DataError
 from features.fitted import Fitted
 from features.rows import join_rows
 from features.table import Table, build_table, order_rows
-from tests.features.factories import at
+from tests.features.factories import at, queries_frame
 from tests.features.test_time import EVERYTHING_AT_ONCE
 
 PAIRS = st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(0, 5)), min_size=1, max_size=40, unique=True)
@@ -90,9 +90,8 @@ def test_rows_when_an_id_is_none_that_the_log_could_hold_then_kept_as_given_and_
     given = pl.DataFrame(
         {"query": ["r"] * 4, "item": ["0", "007", "zz", "qq"], "price": [1.0] * 4, "badge": ["new"] * 4}
     )
-    asked = pl.DataFrame(
-        {"query": ["r"], "timestamp": [at(5)], "user": ["nobody"], "text": ["hat"], "device": ["desk"]}
-    )
+    own = pl.DataFrame({"query": ["r"], "timestamp": [at(5)], "user": ["nobody"]})
+    asked = own.hstack(queries_frame([0]).drop("query"))
     rows = {row["item"]: row for row in build_table(world.log(), asked, given, world.fit()).frame.to_dicts()}
     assert rows.keys() == {"0", "007", "zz", "qq"}
     assert rows["0"]["item.event_count"] > 0
@@ -126,8 +125,8 @@ def test_table_when_neither_log_nor_requests_know_users_or_values_then_all_are_u
     frame = anonymous.table(world.fit()).frame
     assert frame.height > 0
     assert (
-        frame.select(pl.col("^user.*$", "^cross.*$").is_null().all()).row(0)
-        == (True,) * frame.select(pl.col("^user.*$", "^cross.*$")).width
+        frame.select(pl.col("^user.*$", "^cross.user.*$").is_null().all()).row(0)
+        == (True,) * frame.select(pl.col("^user.*$", "^cross.user.*$")).width
     )
     assert frame["item.user_count"].to_list() == [0] * frame.height
     assert frame["item.purchase_value_sum"].to_list() == [0] * frame.height

@@ -20,10 +20,10 @@ from features.columns import ITEM
 from features.context import Context, Feature, numbers
 from features.fitted import Fitted
 from features.spec import FeatureSpec
-from tests.features.factories import KINDS, World, at, events_frame, worlds
+from tests.features.factories import KINDS, World, at, events_frame, queries_frame, worlds
 
 PROPERTY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-ABSURD = {"value": 1e9, "price": 1e9, "position": 1, "badge": "absurd"}
+ABSURD = {"value": 1e9, "price": 1e9, "position": 1, "badge": "absurd", "labels": ["absurd"], "view": [1e9, -1e9]}
 
 
 def rows_asked_at(world: World, fitted: Fitted, hour: float) -> pl.DataFrame:
@@ -183,9 +183,11 @@ EVERYTHING_AT_ONCE = World(
             "title": ["red hat", "blue hat", "old hat"],
             "weight": [1.0, 2.0, 3.0],
             "created_at": [at(0), at(1), at(2)],
+            "tags": [["red"], [], ["old"]],
+            "look": [[1.0, 0.0], [0.6, 0.8], None],
         }
     ),
-    users=pl.DataFrame({"user": [0], "points": [3]}),
-    queries=pl.DataFrame({"query": [0], "timestamp": [at(5)], "user": [0], "text": ["red hat"], "device": ["phone"]}),
+    users=pl.DataFrame({"user": [0], "points": [3], "tags": [["red"]], "look": [[0.0, 1.0]]}),
+    queries=queries_frame([0]).with_columns(timestamp=pl.lit(at(5)), user=pl.lit(0, pl.Int64)),
     candidates=pl.DataFrame({"query": [0, 0], "item": [0, 1], "price": [1.0, 2.0], "badge": ["new", "new"]}),
 )
