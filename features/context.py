@@ -26,6 +26,7 @@ MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
 T = TypeVar("T")
 Scope = tuple[str, ...]
 """What an entity is: columns of events, or fields of their item, user, query or impression, as "item.category"."""
+_SMALL: Final = 2**20
 SHOWN: Final = "shown"
 """Stands for what was logged when the item was shown, as in "shown.badge"."""
 
@@ -231,15 +232,32 @@ def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:
     """Codes from 0 for the values that occur, in no order that would matter; NOBODY for null."""
     if events.dtype != rows.dtype:
         events, rows = events.cast(pl.String), rows.cast(pl.String)
+    if events.dtype == pl.String:
+        own = pl.Categorical(pl.Categories.random())
+        both = events.cast(own), rows.cast(own)  # the codes last as long as a column that has them
+        return _plain_codes(both[0].to_physical()), _plain_codes(both[1].to_physical())
+    if events.dtype.is_integer() and _are_small(events) and _are_small(rows):
+        return _plain_codes(events), _plain_codes(rows)
     levels = pl.concat([events.alias("value"), rows.alias("value")]).unique().drop_nulls()
     table = levels.to_frame().with_row_index("code")
     return _find(events, table), _find(rows, table)
 
 
+def _are_small(values: pl.Series) -> bool:
+    """Whether whole numbers are fit to be codes themselves: that of a pair is a product of both."""
+    low, high = values.min(), values.max()
+    return low is None or (isinstance(low, int) and isinstance(high, int) and low >= 0 and high < _SMALL)
+
+
 def _find(values: pl.Series, table: pl.DataFrame) -> Ints:
-    found = values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")["code"]
-    codes: Ints = found.cast(pl.Int64).fill_null(NOBODY).to_numpy()
-    return codes
+    return _plain_codes(
+        values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")["code"]
+    )
+
+
+def _plain_codes(codes: pl.Series) -> Ints:
+    plain: Ints = codes.cast(pl.Int64).fill_null(NOBODY).to_numpy()
+    return plain
 
 
 def _nullable(codes: Ints) -> pl.Series:
