@@ -96,10 +96,19 @@ def _custom(name: str, text: str, context: Context) -> pl.Series:
 
 
 def _field_readers(context: Context) -> dict[str, Callable[[], pl.Series]]:
-    """Fields by their bare name; what was logged with the impression wins, then items, queries, users."""
+    """Fields by their bare name, no lists or vectors; what was logged with the impression wins, then items, queries,
+    users.
+    """
     log = context.description
-    readers: dict[str, Callable[[], pl.Series]] = {}
-    readers |= {field.name: partial(context.user_field, field.name) for field in log.user_fields}
-    readers |= {field.name: partial(context.query_field, field.name) for field in log.query_fields}
-    readers |= {field.name: partial(context.item_field, field.name) for field in log.item_fields}
-    return readers | {field.name: partial(context.shown_field, field.name) for field in log.shown_fields}
+    tables = [
+        (context.user_field, log.user_fields),
+        (context.query_field, log.query_fields),
+        (context.item_field, log.item_fields),
+        (context.shown_field, log.shown_fields),
+    ]
+    return {
+        field.name: partial(read, field.name)
+        for read, fields in tables
+        for field in fields
+        if field.kind not in ("list", "vector")
+    }
