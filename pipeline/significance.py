@@ -103,8 +103,7 @@ def contrast(a: Floats, b: Floats, users: pl.Series | None, *, seed: int) -> Con
     One unit alone has no interval.
     """
     paired = pair(a, b, users)
-    level = small_sample_level(paired.units)
-    difference = paired_interval(b, a, clusters=users, level=level, seed=seed)
+    difference = paired_interval(b, a, clusters=users, level=1 - LEVEL, seed=seed)
     if paired.units < 2:
         difference = replace(difference, low=None, high=None)
     known = not paired.is_too_few
@@ -165,14 +164,6 @@ def smallest_effect(paired: Paired) -> float | None:
     if error is None:
         return None
     return float(error * (stats.t.ppf(1 - LEVEL / 2, freedom) + stats.t.ppf(POWER, freedom)))
-
-
-def small_sample_level(units: int) -> float:
-    """The level to ask of a percentile bootstrap over so few units for an interval of 95 % (Hesterberg 2015, 5.3)."""
-    if units < 2:
-        return 1 - LEVEL
-    quantile = stats.t.ppf(1 - LEVEL / 2, units - 1) * np.sqrt(units / (units - 1))
-    return float(1 - 2 * stats.norm.sf(quantile))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
