@@ -233,6 +233,9 @@ def metrics(
     relevant_from: Annotated[
         float | None, typer.Option("--relevant-from", help="The lowest relevant grade of binary measures.")
     ] = None,
+    max_grade: Annotated[
+        float | None, typer.Option("--max-grade", help="The highest grade of the scale: adds ERR and nERR.")
+    ] = None,
     missing: Annotated[
         str, typer.Option("--missing", help="Judged queries not in the run: zero, skip, error.")
     ] = "zero",
@@ -252,7 +255,16 @@ def metrics(
     by_hand = {"gain": gain, "discount": discount, "ideal": ideal, "ties": ties, "empty": empty}
     policies = {"missing": missing, "extra": extra, "unjudged": unjudged, "duplicates": duplicates}
     commands.metrics(
-        truth, run, k, convention, by_hand, policies, relevant_from=relevant_from, per_query=per_query, query=explain
+        truth,
+        run,
+        k,
+        convention,
+        by_hand,
+        policies,
+        relevant_from=relevant_from,
+        max_grade=max_grade,
+        per_query=per_query,
+        query=explain,
     )
 
 

@@ -168,13 +168,14 @@ def metrics(
     policies: Mapping[str, str],
     *,
     relevant_from: float | None,
+    max_grade: float | None,
     per_query: Path | None,
     query: str | None,
 ) -> None:
     """A ranking beside its judgements: per-query values, their means, and one query's terms on request."""
     ks, rule, settled = cutoffs_from(k), convention_from(convention, by_hand), Policies(**policies)
     judged = judge_run(*read_judged(truth, run), settled, rule)
-    values = measure_run(judged, ks, rule, relevant_from=relevant_from)
+    values = measure_run(judged, ks, rule, relevant_from=relevant_from, max_grade=max_grade)
     shown = explanation_tables(explain_query(judged, query, max(ks), rule)) if query is not None else ()
     if per_query is not None:
         _write_ranked(values, per_query)

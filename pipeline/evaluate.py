@@ -25,15 +25,17 @@ from pipeline.metrics import (
     Convention,
     average_precision_per_query,
     discount_values,
+    err_per_query,
     gain_values,
     hit_rate_per_query,
     judged_per_query,
     ndcg_per_query,
+    nerr_per_query,
     precision_per_query,
     recall_per_query,
     reciprocal_rank_per_query,
 )
-from pipeline.metrics.conventions import EMPTY_VALUES
+from pipeline.metrics.conventions import EMPTY_VALUES, MAX_GRADE
 from pipeline.metrics.measures import rank_lists
 from pipeline.reductions import (
     Interval,
@@ -54,6 +56,9 @@ AT_CUTS: Mapping[str, Callable[..., Floats]] = {
     "recall": recall_per_query,
     "hit_rate": hit_rate_per_query,
 }
+GRADED: Mapping[str, Callable[..., Floats]] = {"err": err_per_query, "nerr": nerr_per_query}
+"""What a reader does who stops at a good item: measured where the highest grade of the scale is given."""
+
 UNCUT: Mapping[str, Callable[..., Floats]] = {
     "average_precision": average_precision_per_query,
     "reciprocal_rank": reciprocal_rank_per_query,
@@ -118,12 +123,18 @@ def _name_or_table(text: str) -> str | tuple[float, ...]:
 
 
 def measure_run(
-    judged: JudgedRun, ks: Sequence[int], convention: Convention, *, relevant_from: float | None = None
+    judged: JudgedRun,
+    ks: Sequence[int],
+    convention: Convention,
+    *,
+    relevant_from: float | None = None,
+    max_grade: float | None = None,
 ) -> pl.DataFrame:
     """query, ndcg@k for each k and uncut, and the binary measures; null where a query has no value.
 
-    Queries without rows come last: 0 where they have a relevant item to miss, else what empty ones count.
-    Raises DataError for relevance that the convention has no gain for, ConfigError for a `relevant_from` not above 0.
+    With `max_grade`, the highest grade of the scale, ERR and nERR too. Queries without rows come last: 0 where they
+    have a relevant item to miss, else what empty ones count. Raises DataError for relevance that the convention has no
+    gain for or that is above `max_grade`, ConfigError for a `relevant_from` or `max_grade` that cannot be.
     """
     if relevant_from is not None and not 0 < relevant_from < math.inf:
         raise ConfigError(
@@ -131,15 +142,24 @@ def measure_run(
             expected="a finite number above 0, for what nobody judged counts 0",
             fix="choose another",
         )
+    if max_grade is not None and not 0 < max_grade <= MAX_GRADE:
+        raise ConfigError(
+            f"the highest grade is {max_grade}",
+            expected=f"a number above 0, up to {MAX_GRADE:g}",
+            fix="give the highest grade of the scale",
+        )
     columns = {}
     if len(judged.queries):
         try:
             columns = _measured(judged, list(ks), convention, relevant_from)
+            columns |= dict(_graded(judged, list(ks), convention, max_grade))
         except ValueError as error:
             raise DataError(
-                str(error), expected="relevance that the convention has a gain for", fix="choose another gain"
+                str(error),
+                expected="relevance that the convention and the scale have a place for",
+                fix="choose another gain or highest grade",
             ) from error
-    names = list(columns) or _names(ks)
+    names = list(columns) or _names(ks, graded=max_grade is not None)
     present = pl.DataFrame({QUERY: judged.queries, **{name: columns.get(name, []) for name in names}})
     lost = pl.when(pl.col("relevant") > 0).then(0.0).otherwise(convention.empty_value)
     nothing = {name: lost if not name.startswith("judged") else pl.lit(None, pl.Float64) for name in names}
@@ -147,9 +167,9 @@ def measure_run(
     return pl.concat([present, absent], how="vertical_relaxed").fill_nan(None)
 
 
-def _names(ks: Sequence[int]) -> list[str]:
+def _names(ks: Sequence[int], *, graded: bool) -> list[str]:
     cut = [f"{name}@{k}" for name in ("ndcg", *AT_CUTS, "judged") for k in ks]
-    return [*cut, "ndcg", *UNCUT]
+    return [*cut, "ndcg", *UNCUT, *(f"{name}@{k}" for name in GRADED if graded for k in ks)]
 
 
 def _measured(
@@ -168,6 +188,18 @@ def _measured(
     found |= {f"judged@{k}": known_items[i] for i, k in enumerate(ks)}
     found["ndcg"] = ndcg[-1]
     return found | {name: measure(scores, relevance, judged.sizes, **options) for name, measure in UNCUT.items()}
+
+
+def _graded(
+    judged: JudgedRun, ks: list[int], convention: Convention, max_grade: float | None
+) -> Iterator[tuple[str, Floats]]:
+    if max_grade is None:
+        return
+    scores, relevance = judged.rows[SCORE].to_numpy(), judged.rows[RELEVANCE].to_numpy()
+    known = (judged.known[RELEVANCE].to_numpy(), judged.known_sizes)
+    for name, measure in GRADED.items():
+        values = measure(scores, relevance, judged.sizes, ks, max_grade=max_grade, convention=convention, ideal=known)
+        yield from ((f"{name}@{k}", row) for k, row in zip(ks, values, strict=True))
 
 
 def explain(judged: JudgedRun, query: object, k: int, convention: Convention) -> Explanation:

@@ -8,7 +8,7 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pipeline.evaluate import AT_CUTS, UNCUT, Explanation
+from pipeline.evaluate import AT_CUTS, GRADED, UNCUT, Explanation
 from pipeline.judgements import JudgedRun, Policies
 from pipeline.metrics import Convention
 from pipeline.summaries import Summary
@@ -35,7 +35,8 @@ def measure_table(summary: Summary) -> Table:
     table.add_column("mean over queries")
     for title in (*(f"@{k}" for k in summary.ks), "whole list"):
         table.add_column(title, justify="right", no_wrap=True)
-    for measure in ("ndcg", *AT_CUTS, *UNCUT, "judged"):
+    graded = [name for name in GRADED if f"{name}@{summary.ks[0]}" in summary.means]
+    for measure in ("ndcg", *graded, *AT_CUTS, *UNCUT, "judged"):
         names = [*(f"{measure}@{k}" for k in summary.ks), measure]
         table.add_row(measure, *(_cell(name, summary) for name in names), style="bold" if measure == "ndcg" else None)
     return table

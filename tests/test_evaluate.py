@@ -16,6 +16,7 @@ from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.metrics import Convention, ndcg_of_items, ndcg_per_query
 from pipeline.summaries import summarise
 
+NAN = float("nan")
 TREC = Path(__file__).parents[2] / "shared" / "data" / "trec"
 needs_trec = pytest.mark.skipif(not TREC.is_dir(), reason="the TREC files are not beside the checkout")
 
@@ -89,6 +90,26 @@ def test_missing_queries_retrieved_nothing_or_are_left_out():
     assert measured(Policies(missing="skip")) == {1: pytest.approx(1 / log2(3))}
     with pytest.raises(DataError, match=r"the run lacks the judged query 2 \(2 such\).*--missing zero"):
         measured(Policies(missing="error"))
+
+
+def test_err_and_nerr_are_measured_where_the_scale_is_known():
+    judged = judge_run(TRUTH, RUN, Policies(), Convention())
+    values = measure_run(judged, [2], Convention(), max_grade=2)
+    stops = (2**1 - 1) / 2**2
+    assert values["err@2"].to_list() == [stops / 2, 0, None]
+    assert values["nerr@2"].to_list() == [(stops / 2) / stops, 0, None]
+    missed = judge_run(TRUTH, RUN.filter(pl.col("item") == "x"), Policies(), Convention())
+    assert measure_run(missed, [2], Convention(), max_grade=2)["err@2"].to_list() == [0, 0, None]
+    assert "err@2" not in measure_run(judged, [2], Convention()).columns
+
+
+def test_a_scale_that_cannot_be_is_refused():
+    judged = judge_run(judgements([(1, "a", 3), (1, "b", 0)]), RUN, Policies(), Convention())
+    with pytest.raises(DataError, match=r"is 3, above max_grade 2; .*choose another gain or highest grade"):
+        measure_run(judged, [2], Convention(), max_grade=2)
+    for grade in (0, NAN, 5000):
+        with pytest.raises(ConfigError, match=f"the highest grade is {grade}; expected a number above 0"):
+            measure_run(judged, [2], Convention(), max_grade=grade)
 
 
 def test_a_run_that_lacks_every_query_scores_zero():

@@ -238,12 +238,13 @@ def err_per_query(
     *,
     max_grade: float,
     convention: Convention = DEFAULT,
+    ideal: Ragged | None = None,
 ) -> Floats:
     """Expected reciprocal rank (Chapelle et al. 2009): a reader stops at an item with (2^grade - 1) / 2^max_grade.
 
     max_grade: the highest grade of the scale, not of the data: it sets the chances of all others.
     """
-    judged = judge(scores, relevance, groups, k, convention, None, None)
+    judged = judge(scores, relevance, groups, k, convention, None, ideal)
     return judged.shaped(judged.lists.measured("stopped", _chances(relevance, max_grade)))
 
 
