@@ -179,15 +179,29 @@ def monitor(
     data: Annotated[
         Path | None, typer.Option("--data", metavar="TABLE", help="Or the rows that were ranked, with their features.")
     ] = None,
+    served: Annotated[
+        Path | None,
+        typer.Option(
+            "--served", metavar="TABLE", help="With --log: query, item, timestamp and features as they were served."
+        ),
+    ] = None,
     settings: Settings = [],  # noqa: B006
     out: Out = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Hold served lists against what the package was when it was made. Exit code 3 on an alarm."""
-    from pipeline import commands
+    """Hold served lists against what the package was when it was made. Exit code 3 on an alarm.
+
+    With --served, hold the features that were served against those that the log gives.
+    """
+    from pipeline import commands, inspecting
 
     _one_of(data, log, "--log")
-    alarms = commands.monitor(package, data, log, settings, out, overwrite=overwrite)
+    if log is not None and served is not None:
+        alarms = inspecting.replay(package, log, served, settings, out, overwrite=overwrite)
+    elif served is not None:
+        raise ConfigError("--served without --log", expected="the log to rebuild features from", fix="add --log LOG")
+    else:
+        alarms = commands.monitor(package, data, log, settings, out, overwrite=overwrite)
     if alarms:
         raise typer.Exit(ALARM)
 

@@ -348,7 +348,7 @@ def _table_from(data: Path, scorer: Scorer) -> Table:
 
 def _table_from_events(events: Path | None, scorer: Scorer, since: datetime | None) -> Table:
     """The labelled table of a log's queries from `since` on; says what was read and left out."""
-    config, definitions = _log_definitions(scorer)
+    config, definitions = log_definitions(scorer)
     table, notes = log.table_from_log(config, definitions, events, since)
     for note in notes:
         console.print(note, markup=False)
@@ -359,12 +359,13 @@ def _requested(events: Path | None, queries: Path | None, scorer: Scorer) -> pl.
     """The requests' rows with their features, categories as levels, as `Scorer.rank` takes them."""
     if events is None or queries is None:
         raise ConfigError("neither --data nor --events with --queries", expected="one of the two", fix="add it")
-    config, definitions = _log_definitions(scorer)
+    config, definitions = log_definitions(scorer)
     table = log.table_of_requests(config, definitions, events, queries)
     return with_levels(table.frame, table.features)
 
 
-def _log_definitions(scorer: Scorer) -> tuple[Config, dict[str, Any]]:
+def log_definitions(scorer: Scorer) -> tuple[Config, dict[str, Any]]:
+    """The config of a package and how it makes features of a log. Raises PackageError where it does not."""
     manifest = scorer.package.manifest
     if manifest.definitions is None:
         raise PackageError(

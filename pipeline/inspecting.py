@@ -1,4 +1,4 @@
-"""Looking at data before a model is made of it: the stories of `check --leaks` and `features --suggest`."""
+"""Looking at features beside the data: the stories of `check --leaks`, `features --suggest` and `monitor --served`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ import polars as pl
 from features.columns import ITEM, QUERY, TIMESTAMP, USER
 from features.description import Description
 from features.errors import OutputError
-from pipeline.commands import load_datasets, say_parts
-from pipeline.config import Config, load_config
+from features.fitted import Fitted
+from features.table import Table
+from pipeline.commands import load_datasets, log_definitions, say_parts
+from pipeline.config import Config, load_config, with_settings
 from pipeline.console import console, logging_to
+from pipeline.folder import new_folder
 from pipeline.hindsight import Asked, leaks_in_log
 from pipeline.leaks import Leak, fields_of, leaks_in_tables
-from pipeline.log import read_log
-from pipeline.run import Datasets, Timings
+from pipeline.log import read_log, read_requests, table_of_rows
+from pipeline.monitored import difference_table
+from pipeline.package import with_levels
+from pipeline.replay import alarm_lines, compare_features, complete_rows, worst_first
+from pipeline.run import Datasets, Timings, to_json
+from pipeline.scorer import Scorer
 from pipeline.split import Origin, time_borders
-from pipeline.suggest import remarks_on, suggest, suggest_options
+from pipeline.suggest import CUSTOM, remarks_on, suggest, suggest_options
+
+REPLAY = "replay.json"
 
 
 def check_leaks(config_path: Path, settings: Sequence[str]) -> None:
@@ -61,6 +70,34 @@ def suggest_features(config_path: Path, settings: Sequence[str], out: Path | Non
     else:
         out.write_text(text, "utf-8")
         console.print(f"{out} is written: rankloom train {config_path} --set include={out}", markup=False)
+
+
+def replay(
+    package: Path, events: Path, served: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool
+) -> int:
+    """Features as served beside the same rebuilt from the log, feature by feature; returns the number of alarms."""
+    scorer = Scorer.load(package)
+    config, definitions = log_definitions(scorer)
+    level = with_settings(scorer.package.manifest.config, settings, "the package").monitor.replay_alarm
+    fitted = Fitted.from_dict(definitions["features"])
+    rows, log = read_requests(config, events, served)
+    logged = [*fitted.names, *(f"{CUSTOM}{name}" for name in fitted.custom)]
+    bare = complete_rows(log, rows.drop(logged, strict=False), fitted.description)
+    table = table_of_rows(log, bare, fitted)
+    found = compare_features(rows, Table(with_levels(table.frame, table.features), table.features))
+    if out is not None:
+        with new_folder(out, marker=REPLAY, overwrite=overwrite) as folder:
+            content = {"rows": rows.height, "features": [each.to_dict() for each in found]}
+            (folder / REPLAY).write_text(to_json(content), "utf-8")
+    apart = worst_first(found)
+    if apart:
+        console.print(difference_table(apart))
+    equal = len(found) - len(apart)
+    console.print(f"{equal} of {len(found)} logged features are equal on all {found[0].rows} rows.", markup=False)
+    alarms = list(alarm_lines(found, level))
+    for sentence in alarms:
+        console.print(f"ALARM: {sentence}", markup=False)
+    return len(alarms)
 
 
 def find_leaks(config: Config, datasets: Datasets, origin: Origin) -> Iterator[Leak]:

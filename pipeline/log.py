@@ -190,10 +190,19 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
 
     Without an item column, every item that exists at the time of a query competes.
     """
+    rows, log = read_requests(config, events, requests)
+    return table_of_rows(log, rows, Fitted.from_dict(definitions["features"]))
+
+
+def read_requests(config: Config, events: Path, requests: Path) -> tuple[pl.DataFrame, Log]:
+    """The rows of requests, each with its query and timestamp, and the log of what came before them."""
     mapped = present_columns(requests, config.data.columns)
     rows = read_rows(requests, mapped, required=(QUERY, TIMESTAMP), time_unit=config.data.time_unit)
-    _, log = read_files(config, events, shown=None)
-    fitted = Fitted.from_dict(definitions["features"])
+    return rows, read_files(config, events, shown=config.data.shown)[1]
+
+
+def table_of_rows(log: Log, rows: pl.DataFrame, fitted: Fitted) -> Table:
+    """As `table_of_requests`, of rows that have been read."""
     shown = [field.name for field in fitted.description.shown_fields]
     of_item = [name for name in (ITEM, POSITION, *shown) if name in rows.columns]
     queries = rows.drop(of_item).unique(QUERY, keep="first", maintain_order=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -10,6 +10,7 @@ from rich.table import Table
 from pipeline.monitor import Drift, Monitored, largest, moved_most
 from pipeline.printout import NO_VALUE
 from pipeline.reductions import Interval
+from pipeline.replay import Difference
 
 MOST = 15
 """Features shown on a terminal; all stand in monitor.json and in the report."""
@@ -31,6 +32,18 @@ def monitor_tables(found: Monitored) -> Iterator[Table]:
     for drift in moved_most(found)[:MOST]:
         table.add_row(*_cells(drift, found))
     yield table
+
+
+def difference_table(found: Sequence[Difference]) -> Table:
+    """Features that were not served as the log says: how often, by how much, and on which side they are missing."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("feature")
+    for title in ("rows that differ", "largest difference", "missing when served", "missing when rebuilt"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in found:
+        largest = NO_VALUE if each.largest is None else f"{each.largest:.4g}"
+        table.add_row(each.name, f"{each.differ:.1%}", largest, f"{each.unlogged:.1%}", f"{each.unbuilt:.1%}")
+    return table
 
 
 def measured(value: Interval | None) -> str:

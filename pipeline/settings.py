@@ -278,6 +278,8 @@ class Monitor(Section):
     psi_alarm: Annotated[float, Field(gt=0)] = 0.2
     ndcg_alarm: Annotated[float, Field(gt=0)] = 0.05
     """By how much a day's whole interval may lie below the package's test value."""
+    replay_alarm: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    """On what share of the served rows a feature may differ from the one rebuilt from the log."""
 
 
 class Memory(Section):
