@@ -20,7 +20,7 @@ from pipeline.run import LOG_FILE, PACKAGE, Datasets, Run, Timings, judge_ranker
 from pipeline.split import Origin
 from pipeline.tune import (
     STUDY,
-    Final,
+    Choice,
     Interrupted,
     Task,
     Tried,
@@ -57,8 +57,8 @@ def tune(config_path: Path, settings: Sequence[str], out: Path | None, *, resume
         with timings.step("search"):
             tried = _search(task, place, out, resume=resume)
         with timings.step("final fits"), progress("fitting the best", config.tune.finalists + 1, every=10) as advance:
-            chosen, default = fit_finals(task, datasets, tried, advance)
-        run = _judged(task, datasets, origin, tried, chosen, default, timings)
+            choice = fit_finals(task, datasets, tried, advance)
+        run = _judged(task, datasets, origin, tried, choice, timings)
         print_run(run)
         for sentence in verdict(run.metrics):
             LOG.info("%s", sentence)
@@ -75,6 +75,9 @@ def verdict(metrics: dict[str, Any]) -> list[str]:
         "" if found["optimism"] is None else f" (the best of so many looks {found['optimism']:.4f} better than it is)"
     )
     sentences = [f"{counts['complete']} trials finished{luck}, {counts['pruned']} pruned, {counts['failed']} failed."]
+    sentences += [f"Trial {number} could not be fitted in full: {why}." for number, why in found["refused"].items()]
+    if found["default_value"] is None:
+        return [*sentences, "The default could not be fitted, so there is nothing to compare the tuned model with."]
     lead = metrics["diff"].get(DEFAULT)
     if lead is None:
         return [*sentences, "No setting beat the default on the validation queries: the default is kept."]
@@ -112,15 +115,15 @@ def _judged(
     datasets: Datasets,
     origin: Origin,
     tried: list[Tried],
-    chosen: Final,
-    default: Final,
+    choice: Choice,
     timings: Timings,
 ) -> Run:
     """The chosen model beside its rivals, the default among them."""
+    chosen, default = choice.chosen, choice.default
     labels = replace(datasets.labels, gains=chosen.gains)
     train, valid, test = (replace(part, gains=chosen.gains) for part in (datasets.train, datasets.valid, datasets.test))
     chosen_on = replace(datasets, train=train, valid=valid, test=test, labels=labels)
-    others = {} if chosen is default else {DEFAULT: default.ranker}
+    others = {} if default is None or default is chosen else {DEFAULT: default.ranker}
     run = judge_ranker(chosen_on, origin, chosen.config, chosen.ranker, timings=timings, others=others)
     states = [trial.state for trial in tried]
     best = best_of(tried)
@@ -129,7 +132,8 @@ def _judged(
         "trials": {state: states.count(state) for state in ("complete", "pruned", "failed")},
         "chosen_trial": chosen.trial,
         "chosen_value": chosen.value,
-        "default_value": default.value,
+        "default_value": None if default is None else default.value,
+        "refused": choice.refused,
         "search_best_trial": None if best is None else best.number,
         "search_best_value": None if best is None else best.value,
         "search_default_value": next((trial.value for trial in tried if trial.is_default), None),

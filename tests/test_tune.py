@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from features.columns import TIMESTAMP
-from features.errors import ConfigError, DataError, TrainingError
+from features.errors import ConfigError, DataError, ParityError, TrainingError
 from pipeline.booster import bin_datasets, binning_of, load_model, predict, train_booster
 from pipeline.config import Config, config_from, load_config
 from pipeline.dataset import RankingDataset
@@ -25,9 +25,9 @@ from pipeline.run import Datasets
 from pipeline.scorer import Scorer
 from pipeline.space import Setting
 from pipeline.split import Origin
-from pipeline.train import lightgbm_params
+from pipeline.train import lightgbm_params, train_ranker
 from pipeline.tune import Tried, influences, make_task, run_search
-from pipeline.tune.finals import best_of_many
+from pipeline.tune.finals import best_of_many, fit_finals
 from pipeline.tune.folds import Blocks, Fold, make_folds
 from pipeline.tune.objective import Objective
 from pipeline.tune.task import Task, contract_differences
@@ -283,10 +283,48 @@ def test_threads_times_jobs_stay_within_the_cores(monkeypatch: pytest.MonkeyPatc
         assert make_task("t", held, ORIGIN, free).threads == threads
 
 
+def test_a_search_out_of_time_ends_within_a_round_and_begins_with_the_default_again(tmp_path: Path) -> None:
+    task = task_of()
+    hasty = task.config.model_copy(update={"tune": task.config.tune.model_copy(update={"timeout": timedelta(0)})})
+    with pytest.raises(TrainingError, match=r"none of 0 trials was finished.*--timeout"):
+        search(replace(task, config=hasty), tmp_path / "s.db")
+    tried = search(task_of(trials=2), tmp_path / "s.db", resume=True)
+    assert [(trial.number, trial.is_default) for trial in tried] == [(0, True), (1, False)]
+
+
+def test_a_finalist_that_cannot_be_fitted_is_left_out_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, held = task_of(), datasets()
+    settings = [Setting("lambdarank", None, {"num_leaves": leaves, "min_data_in_leaf": 5}) for leaves in (2, 3, 4)]
+    tried = [Tried(n + 1, "complete", 0.9, s, False, {}, None, None, 1.0, 0.0) for n, s in enumerate(settings)]
+    fails = {2}
+
+    def train(train: RankingDataset, valid: RankingDataset, config: Config) -> Any:
+        if config.train.params.get("num_leaves") in fails:
+            raise ParityError("LightGBM's ndcg and ours differ by 0.1", expected="less", fix="report it")
+        return train_ranker(train, valid, config)
+
+    monkeypatch.setattr("pipeline.tune.finals.train_ranker", train)
+    choice = fit_finals(task, held, tried)
+    assert list(choice.refused) == [1]
+    assert "differ by 0.1" in choice.refused[1]
+    assert choice.default is not None
+    fails |= {None, 3, 4}
+    with pytest.raises(TrainingError, match=r"none of 4 finalists could be fitted in full; the first: .*differ by 0.1"):
+        fit_finals(task, held, tried)
+
+
 def test_steps_are_large_in_the_search_and_small_at_the_end() -> None:
     task = task_of(learning_rate=0.4)
     assert task.for_search(task.default).train.params["learning_rate"] == 0.4
     assert task.for_final(task.default).train.params["learning_rate"] == 0.2
+    patient = task_of().config.model_copy(
+        update={"train": task_of().config.train.model_copy(update={"early_stopping": 100})}
+    )
+    for rate, rounds in ((0.2, 30), (0.4, 15), (0.8, 10)):
+        tune = patient.tune.model_copy(update={"learning_rate": rate})
+        quick = make_task("t", datasets(), ORIGIN, patient.model_copy(update={"tune": tune}))
+        assert quick.for_search(quick.default).train.early_stopping == rounds
+        assert quick.for_final(quick.default).train.early_stopping == 100
     searched = task_of(space={"learning_rate": True})
     setting = Setting("lambdarank", None, {"learning_rate": 0.07})
     assert searched.for_search(setting).train.params == searched.for_final(setting).train.params == setting.params

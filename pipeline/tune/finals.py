@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 import tomli_w
 
+from features.errors import RankingError, TrainingError
 from pipeline.booster import load_model
 from pipeline.config import Config
 from pipeline.run import Datasets
@@ -36,23 +37,54 @@ class Final:
     gains: tuple[float, ...]
     ranker: Ranker
     value: float
+    is_default: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The finalists that could be fitted: the best on valid, and the default (None where that one could not).
+
+    `refused`: trial -> why its setting could not be fitted in full.
+    """
+
+    chosen: Final
+    default: Final | None
+    refused: dict[int, str]
 
 
 def fit_finals(
     task: Task, datasets: Datasets, tried: list[Tried], on_fit: Callable[[int, str], None] = lambda _done, _note: None
-) -> tuple[Final, Final]:
-    """(chosen, default): fits the best `tune.finalists` of the search and the default; the best on valid is chosen.
+) -> Choice:
+    """Fits the best `tune.finalists` of the search and the default; the best on valid is chosen, of equals the default.
 
-    The default wins a tie. Raises TrainingError.
+    A setting that cannot be fitted is left out with its reason. Raises TrainingError where none can be.
     """
     fitted: list[Final] = []
+    refused: dict[int, str] = {}
     for number, setting in _entrants(task, tried):
-        config, gains = task.for_final(setting), task.gains(setting)
-        ranker = train_ranker(replace(datasets.train, gains=gains), replace(datasets.valid, gains=gains), config)
-        score = score_model(load_model(ranker.selected_text), datasets.valid, config, task.convention)
-        fitted.append(Final(number, config, gains, ranker, pooled([score])))
-        on_fit(len(fitted), f"trial {number}: {fitted[-1].value:.4f}")
-    return max(fitted, key=lambda final: final.value), fitted[0]
+        try:
+            final = _fit(task, datasets, number, setting)
+        except RankingError as error:
+            refused[number] = str(error)
+            on_fit(len(fitted) + len(refused), f"trial {number}: left out")
+            continue
+        fitted.append(final)
+        on_fit(len(fitted) + len(refused), f"trial {number}: {final.value:.4f}")
+    if not fitted:
+        raise TrainingError(
+            f"none of {len(refused)} finalists could be fitted in full; the first: {next(iter(refused.values()))}",
+            expected="at least one",
+            fix="mend that, then go on with --resume",
+        )
+    default = next((final for final in fitted if final.is_default), None)
+    return Choice(max(fitted, key=lambda final: final.value), default, refused)
+
+
+def _fit(task: Task, datasets: Datasets, number: int, setting: Setting) -> Final:
+    config, gains = task.for_final(setting), task.gains(setting)
+    ranker = train_ranker(replace(datasets.train, gains=gains), replace(datasets.valid, gains=gains), config)
+    score = score_model(load_model(ranker.selected_text), datasets.valid, config, task.convention)
+    return Final(number, config, gains, ranker, pooled([score]), setting.key == task.default.key)
 
 
 def expected_optimism(task: Task, tried: list[Tried]) -> float | None:

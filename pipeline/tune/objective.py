@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -38,11 +39,19 @@ KEPT_BINNINGS = 2
 _ANSWERED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
+class OutOfTime(Exception):  # noqa: N818
+    """The search is to end now: the trial is neither finished nor beaten, and is not counted."""
+
+
 @dataclass
 class Objective:
-    """Called by Optuna with a trial; returns its value, raises TrialPruned, or RankingError with the reason kept."""
+    """Called by Optuna with a trial; returns its value, raises TrialPruned, or RankingError with the reason kept.
+
+    Raises OutOfTime in the first round after `deadline`, on the clock of `time.monotonic`.
+    """
 
     task: Task
+    deadline: float = inf
     binned: dict[tuple[Any, ...], Binned] = field(default_factory=dict)
 
     def __call__(self, trial: optuna.Trial) -> float:
@@ -67,7 +76,7 @@ class Objective:
         config, gains = self.task.for_search(setting), self.task.gains(setting)
         stages: list[_Stage] = []
         for number, fold in enumerate(self.task.folds):
-            judge = _Judge(trial, number, earlier.curves(number, gains))
+            judge = _Judge(trial, number, earlier.curves(number, gains), self.deadline)
             stages.append(self._stage(judge, number, fold, config, gains))
             if number + 1 < len(self.task.folds) and _is_beaten(earlier, stages, config.seed):
                 trial.report(pooled([stage.score for stage in stages]), number * STAGE + STAGE - 1)
@@ -178,9 +187,12 @@ class _Judge:
     trial: optuna.Trial
     stage: int
     curves: list[list[float]]
+    deadline: float
     best: float = -np.inf
 
     def __call__(self, rounds: int, value: float) -> None:
+        if time.monotonic() >= self.deadline:
+            raise OutOfTime
         self.best = max(self.best, value)
         if len(self.curves) < WARMUP_TRIALS or rounds not in RUNGS:
             return

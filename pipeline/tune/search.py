@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 
 import optuna
 from optuna.trial import FrozenTrial
 
 from features.errors import RankingError, TrainingError
 from pipeline.tune.keep import keeper
-from pipeline.tune.objective import Objective
-from pipeline.tune.study import Tried, copy_in_memory, ended, open_storage, open_study, quiet
+from pipeline.tune.objective import Objective, OutOfTime
+from pipeline.tune.study import Tried, copy_in_memory, ended, open_storage, open_study, quiet, was_cut_off
 from pipeline.tune.task import Task
 
 OnTrial = Callable[[list[Tried]], None]
@@ -60,8 +62,13 @@ def _is_kept(_: FrozenTrial) -> None:
 def _work(study: optuna.Study, task: Task, on_trial: OnTrial, keep: Callable[[FrozenTrial], None] = _is_kept) -> None:
     """Runs trials in `study` until there are enough; `keep` is given each that has ended."""
     timeout, wanted = task.config.tune.timeout, task.config.tune.trials
+    deadline = inf if timeout is None else time.monotonic() + timeout.total_seconds()
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        if time.monotonic() >= deadline:
+            study.stop()
+        if was_cut_off(trial):
+            return
         keep(trial)
         tried = ended(study)
         on_trial(tried)
@@ -69,8 +76,7 @@ def _work(study: optuna.Study, task: Task, on_trial: OnTrial, keep: Callable[[Fr
             study.stop()
 
     if len(ended(study)) < wanted:
-        seconds = None if timeout is None else timeout.total_seconds()
-        study.optimize(Objective(task), timeout=seconds, callbacks=[after], catch=(RankingError,))
+        study.optimize(Objective(task, deadline), callbacks=[after], catch=(RankingError, OutOfTime))
 
 
 @contextmanager

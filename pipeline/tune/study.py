@@ -174,6 +174,8 @@ def open_study(task: Task, storage: BaseStorage, *, resume: bool) -> optuna.Stud
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(**how)
         _check_same(study, task, resume=resume)
+        if not task.is_alone:
+            _enqueue_default(study, task)
         return study
     if not task.is_alone:
         _enqueue_default(study, task)
@@ -188,18 +190,19 @@ def copy_in_memory(study: optuna.Study, task: Task) -> optuna.Study:
     """
     copy = optuna.create_study(direction="maximize", **_manner(task))
     copy.add_trials(study.get_trials(deepcopy=False))
-    if not copy.get_trials(deepcopy=False):
-        _enqueue_default(copy, task)
+    _enqueue_default(copy, task)
     return copy
 
 
 def ended(study: optuna.Study) -> list[Tried]:
     """Trials that came to an end, in order; those that were cut off before are left out."""
-    return [
-        _tried(trial)
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state.is_finished() and (trial.state != TrialState.FAIL or REASON in trial.user_attrs)
-    ]
+    trials = study.get_trials(deepcopy=False)
+    return [_tried(trial) for trial in trials if trial.state.is_finished() and not was_cut_off(trial)]
+
+
+def was_cut_off(trial: FrozenTrial) -> bool:
+    """Whether it was ended from outside: by Ctrl-C, for want of time, or with its process."""
+    return trial.state == TrialState.FAIL and REASON not in trial.user_attrs
 
 
 def _tried(trial: FrozenTrial) -> Tried:
@@ -245,6 +248,10 @@ def _manner(task: Task) -> dict[str, Any]:
 
 
 def _enqueue_default(study: optuna.Study, task: Task) -> None:
+    """Puts the default before all others, unless it waits already, is under way, or has ended."""
+    trials = study.get_trials(deepcopy=False)
+    if any(trial.user_attrs.get(DEFAULT) and not was_cut_off(trial) for trial in trials):
+        return
     point = point_of(task.space.dimensions, task.nearest_default())
     study.enqueue_trial(point, user_attrs={DEFAULT: True})
 
