@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +55,30 @@ def test_a_failed_replacement_keeps_the_old(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "run", marker="m", overwrite=True):
         1 / 0  # noqa: B018
     assert (tmp_path / "run" / "m").read_text() == "old"
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from pipeline.folder import new_folder
+with new_folder(pathlib.Path(sys.argv[1]), marker="m") as draft:
+    (draft / "half").write_text("a half-written file")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a draft cannot be told from one in use")
+def test_the_next_run_removes_what_a_killed_one_left_and_nothing_else(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    (tmp_path / ".run.notes").mkdir()
+    with new_folder(tmp_path / "run", marker="m") as young:
+        assert left.exists()
+        for path in tmp_path.iterdir():
+            os.utime(path, (0, 0))
+        with new_folder(tmp_path / "run", marker="m"):
+            assert {path.name for path in tmp_path.iterdir()} > {young.name, ".run.notes"}
+            assert not left.exists()
 
 
 def test_a_file_in_the_place_is_refused(tmp_path: Path) -> None:
