@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,7 @@ from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_
 
 MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Scope = tuple[str, ...]
 """What an entity is: columns of events, or fields of their item, user, query or impression, as "item.category"."""
@@ -41,6 +44,17 @@ class Feature:
 
     spec: FeatureSpec
     build: Callable[[Context], pl.Series]
+
+
+def _alone(method: Callable[Concatenate[Context, P], T]) -> Callable[Concatenate[Context, P], T]:
+    """What is made once and kept is made by one thread, and waited for by the others."""
+
+    @wraps(method)
+    def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with context._lock:
+            return method(context, *args, **kwargs)
+
+    return run
 
 
 @dataclass(slots=True)
@@ -65,8 +79,10 @@ class Context:
     _codes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
     _columns: dict[str, pl.DataFrame] = field(default_factory=dict)
     _made: dict[str, Any] = field(default_factory=dict)
+    _lock: RLock = field(default_factory=RLock)
 
     @property
+    @_alone
     def timeline(self) -> Timeline:
         """The events of the log in order of arrival."""
         if self.past is not None:
@@ -81,6 +97,7 @@ class Context:
         times: Ints = self.rows[TIMESTAMP].to_physical().to_numpy()
         return times
 
+    @_alone
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made when it is first asked for by this name."""
         if name not in self._made:
@@ -109,6 +126,7 @@ class Context:
         """(N,) a field of what was shown."""
         return _column(self.rows, name, "the candidates")
 
+    @_alone
     def lookup(self, *scope: str) -> Lookup:
         """What the row's entity did before the row's query; asked once per query where the query says who that is."""
         if scope not in self._lookups:
@@ -149,6 +167,7 @@ class Context:
         read = {ITEM: self.item_field, USER: self.user_field, SHOWN: self.shown_field}[table]
         return read(name)
 
+    @_alone
     def codes(self, key: str) -> tuple[Ints, Ints]:
         """(E,) and (N,) codes of `event_values` and `row_values`: equal where these are, NOBODY where they are null."""
         if self.past is not None:
@@ -179,6 +198,7 @@ class Context:
     def _row_entities(self, past: Past, scope: Scope) -> Ints:
         return past.encode(scope, [self.row_values(key) for key in scope])
 
+    @_alone
     def _event_fields(self, table: str) -> pl.DataFrame:
         if table not in self._columns:
             if table == SHOWN:
@@ -188,6 +208,7 @@ class Context:
                 self._columns[table] = fields_of_events(self.log, self.timeline, table)
         return self._columns[table]
 
+    @_alone
     def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame:
         if name not in self._columns:
             if table is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import polars as pl
 from polars import selectors
@@ -22,6 +24,9 @@ from features.rows import join_rows, order_rows
 from features.spec import FeatureSpec
 
 __all__ = ["Table", "build_table", "order_rows"]
+
+_MANY: Final = 100_000
+"""Rows from which on features are worth a thread each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +65,29 @@ def build_table(
 
     The same for training, evaluation and requests. `queries`, `candidates` and `relevance` as in
     `features.rows.join_rows`. Beside the features the frame keeps the fields of queries and of what was shown, but no
-    lists and vectors, and `popularity`: the item's events before the query, other than being shown. With the `past` of a
-    log in files, tables are to be built in order of time.
+    lists and vectors, and `popularity`: the item's events before the query, other than being shown. With the `past` of
+    a log in files, tables are to be built in order of time.
     """
     rows = join_rows(log, queries, candidates, relevance)
     context = Context(log, rows, fitted.description, fitted.rates, queries, past)
     columns = [popularity(context).alias(POPULARITY)]
     specs = []
-    for feature in fitted.features():
-        spec, column = _finish(feature, context, fitted)
+    for spec, column in _build_features(context, fitted):
         specs.append(spec)
         columns.append(column)
     for name, text in fitted.custom.items():
         specs.append(FeatureSpec(f"custom.{name}", missing="the expression gives no finite number"))
         columns.append(_custom(specs[-1].name, text, context))
     return Table(rows.select(~selectors.nested()).with_columns(columns), tuple(specs))
+
+
+def _build_features(context: Context, fitted: Fitted) -> list[tuple[FeatureSpec, pl.Series]]:
+    """In several threads where there are many rows; not where the past is followed, which goes forward only."""
+    finish = partial(_finish, context=context, fitted=fitted)
+    if context.past is not None or context.rows.height < _MANY:
+        return [finish(feature) for feature in fitted.features()]
+    with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
+        return list(pool.map(finish, fitted.features()))
 
 
 def _finish(feature: Feature, context: Context, fitted: Fitted) -> tuple[FeatureSpec, pl.Series]:
