@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -14,11 +14,16 @@ from features.context import Context, Feature
 from features.custom import check_expressions
 from features.description import NO_OPTIONS, Description, Options, Pool, describe
 from features.log import Log, align_ids
+from features.names import listed
 from features.normalise import TIME
 from features.past import Past
 from features.registry import EVERYTHING, find_features, select_features
 from features.rows import join_rows
+from features.running import WholeLogError
 from features.windows import Timeline
+
+_PROBED: Final = 3
+"""Queries of which it shows whether a feature can be made block by block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,10 @@ def fit_large_features(
     options: Options = NO_OPTIONS,
     exclude: Collection[str] = (),
 ) -> Fitted:
-    """The same for a log larger than memory, whose training queries come in blocks."""
+    """The same for a log larger than memory, whose training queries come in blocks.
+
+    Raises DataError, too, for features that would need all of the log in memory.
+    """
     check_expressions(custom or {})
     last = pl.Series([blocks.queries.select(pl.col(TIMESTAMP).max()).collect().item()], dtype=TIME)
     known = past.timeline.before(last.to_physical().to_numpy())[0]
@@ -111,7 +119,31 @@ def fit_large_features(
         for queries, candidates in blocks:
             yield Context(past.log, join_rows(past.log, queries, candidates), description, {}, queries, past)
 
+    _check_by_blocks(past, blocks, select_features(use, description), description)
     return _learn(description, use, custom, past.timeline.counts_before(known), contexts)
+
+
+def _check_by_blocks(past: Past, blocks: Blocks, features: Sequence[Feature], description: Description) -> None:
+    """Builds each feature for a few queries, before many are."""
+    queries, candidates = next(iter(blocks))
+    some = queries.head(_PROBED)
+    rates = dict.fromkeys(description.kinds, 0.0)
+    context = Context(past.log, join_rows(past.log, some, candidates), description, rates, some, past)
+    refused = [feature.spec.name for feature in features if _needs_all(feature, context)]
+    if refused:
+        raise WholeLogError(
+            f"{len(refused)} features look at the whole log at once ({listed(refused, most=8)})",
+            expected="only such as can be made block by block, as the log is larger than memory.limit",
+            fix=f"write features.drop = {refused}, or raise the limit",
+        )
+
+
+def _needs_all(feature: Feature, context: Context) -> bool:
+    try:
+        feature.build(context)
+    except WholeLogError:
+        return True
+    return False
 
 
 class Blocks(Protocol):

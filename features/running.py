@@ -88,11 +88,15 @@ class LargeTimeline(Timeline):
         refuse_whole()
 
 
+class WholeLogError(DataError):
+    """A feature that nobody has taught to work block by block."""
+
+
 def refuse_whole() -> NoReturn:
-    """For what nobody has taught to work block by block."""
-    raise DataError(
+    """Raises WholeLogError."""
+    raise WholeLogError(
         "a feature looks at the whole log at once",
-        expected="only such as can be made block by block, as memory.limit is below what the log needs",
+        expected="only such as can be made block by block, as the log is larger than memory.limit",
         fix="leave it out under features.drop, or raise the limit",
     )
 

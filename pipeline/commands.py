@@ -25,6 +25,7 @@ from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
 from pipeline.evaluate import convention_from, cutoffs_from, measure_run
 from pipeline.evaluate import explain as explain_query
+from pipeline.feature_files import write_features
 from pipeline.findings import find
 from pipeline.folder import check_free, new_folder
 from pipeline.judgements import Policies, judge_run, read_judged
@@ -61,7 +62,7 @@ from pipeline.simulate import simulate as write_world
 from pipeline.split import Origin, Parts
 from pipeline.summaries import summarise
 
-COMPARISON, MONITORED, REPORT = "comparison.json", "monitor.json", "report.html"
+COMPARISON, MONITORED, REPORT, TABLE = "comparison.json", "monitor.json", "report.html", "train.parquet"
 
 
 def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overwrite: bool) -> None:
@@ -93,15 +94,12 @@ def say_parts(datasets: Datasets) -> None:
 def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite: bool) -> None:
     """The feature tables of the three parts, as Parquet files that `data.train`, `valid` and `test` read."""
     config = load_config(config_path, settings)
-    marker = "train.parquet"
-    check_free(out, marker=marker, overwrite=overwrite)
-    with new_folder(out, marker=marker, overwrite=overwrite) as folder, logging_to(None):
-        parts = _load_parts(config)
-        for part in ("train", "valid", "test"):
-            table: Table = getattr(parts, part)
-            with_levels(table.frame, table.features).write_parquet(folder / f"{part}.parquet")
-            LOG.info("%s: %s rows, %s features", part, table.frame.height, len(table.features))
-    console.print(feature_table(parts.train.features))
+    check_free(out, marker=TABLE, overwrite=overwrite)
+    with new_folder(out, marker=TABLE, overwrite=overwrite) as folder, logging_to(None):
+        written = write_features(config, out, folder, _load_parts, _say_origin, LOG.info)
+        for part, (rows, specs) in written.items():
+            LOG.info("%s: %s rows, %s features", part, rows, len(specs))
+    console.print(feature_table(written["train"][1]))
 
 
 def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | None, *, overwrite: bool) -> None:
@@ -318,10 +316,14 @@ def load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
 
 def _load_parts(config: Config) -> Parts:
     parts = log.load_parts(config) if config.data.is_log else readymade.load_parts(config)
-    for note in parts.origin.notes:
-        LOG.info("%s", note)
-    LOG.info("Split: %s.", parts.origin.split)
+    _say_origin(parts.origin)
     return parts
+
+
+def _say_origin(origin: Origin) -> None:
+    for note in origin.notes:
+        LOG.info("%s", note)
+    LOG.info("Split: %s.", origin.split)
 
 
 def _say_next(config: Config, package: Path) -> None:
