@@ -81,7 +81,7 @@ def test_item_with_device_when_clicked_on_it_then_counted():
 PAIRS = {"user_segment": "user.segment", "query_text": "query.text", "query_device": "query.device"}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(worlds())
 def test_pairs_when_counted_by_a_plain_loop_then_the_same(world: World):
     fitted, log = world.fit(use=["cross.*"]), world.log()

@@ -70,7 +70,7 @@ def test_levels_when_null_unseen_or_not_in_the_catalogue_then_missing_zero_and_t
 KEYS = ("item.category", "user.segment", "query.text", "query.device", "shown.badge")
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(worlds())
 def test_levels_when_counted_by_a_plain_loop_then_the_same(world: World):
     fitted, log = world.fit(use=["field.*"]), world.log()

@@ -59,7 +59,7 @@ def test_share_when_an_item_brings_its_history_into_another_category_then_above_
     assert rows[1]["item.share_of_brand"] == 2.0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(worlds())
 def test_peers_when_computed_by_a_plain_loop_then_the_same(world: World):
     fitted, log = world.fit(use=["item.*"]), world.log()

@@ -96,7 +96,7 @@ def test_shares_of_kinds_when_smoothed_then_from_the_share_in_the_log():
     assert "item.click_share" not in build([event(1, 1)])[1]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(worlds())
 def test_rhythm_when_computed_by_a_plain_loop_then_the_same(world: World):
     fitted = world.fit(use=["item.*", "user.*"])
@@ -131,7 +131,7 @@ def test_rhythm_when_computed_by_a_plain_loop_then_the_same(world: World):
                 assert row[f"{entity}.{kind}_trend_1h_3h"] == expected
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(worlds())
 def test_company_when_computed_by_a_plain_loop_then_the_same(world: World):
     fitted = world.fit(use=["item.mean_user_activity", "user.mean_item_popularity"])
