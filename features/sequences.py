@@ -103,8 +103,9 @@ def _gap(context: Context) -> int:
     return in_microseconds(parse_duration(context.description.options.session_gap))
 
 
-def first_times(pairs: list[Ints]) -> Bools:
-    """(E,) whether the combination of codes occurs for the first time, in the order of the events."""
-    frame = pl.DataFrame({str(number): codes for number, codes in enumerate(pairs)})
-    first: Bools = frame.select(pl.struct(pl.all()).is_first_distinct()).to_series().to_numpy()
+def new_in_session(context: Context) -> Bools:
+    """(E,) whether an event is the first of its session with its item."""
+    items, _ = context.codes(ITEM)
+    pairs = first_of_session(context) * (1 + items.max(initial=0)) + items
+    first: Bools = pl.Series(pairs).is_first_distinct().to_numpy()
     return first

@@ -13,7 +13,7 @@ from features.activity import slug
 from features.columns import ITEM, USER
 from features.context import Context, Feature, numbers
 from features.description import Description
-from features.sequences import first_of_session, first_times, heads, running_session, spread
+from features.sequences import first_of_session, heads, new_in_session, running_session, spread
 from features.spec import FeatureSpec
 from features.windows import Floats, Ints
 
@@ -63,9 +63,8 @@ def _count(context: Context, kinds: tuple[str, ...] | None) -> pl.Series:
 
 def _items(context: Context) -> pl.Series:
     """Different items among the events of the session."""
-    lookup, (items, _) = context.lookup(USER), context.codes(ITEM)
-    first = first_times([first_of_session(context), items])
-    return numbers(lookup.summed_since(first, running_session(context)), lookup.known)
+    lookup = context.lookup(USER)
+    return numbers(lookup.summed_since(new_in_session(context), running_session(context)), lookup.known)
 
 
 def _minutes(context: Context) -> pl.Series:
