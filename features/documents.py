@@ -10,7 +10,7 @@ import polars as pl
 
 from features.columns import EVENT, TIMESTAMP
 from features.terms import NO_TEXT, Bags, Texts, sum_over_terms, vocabulary, word_bags
-from features.windows import Floats, History, Ints, Timeline, catalogue_timeline
+from features.windows import Floats, History, Ints, ItemPool, Timeline, catalogue_timeline
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -34,10 +34,11 @@ class Documents:
     """(C,) the number of the text that comes or goes."""
 
     @classmethod
-    def of(cls, timeline: Timeline, items: pl.DataFrame, field: str) -> Documents:
+    def of(cls, pool: ItemPool, items: pl.DataFrame, field: str) -> Documents:
+        """Those of a catalogue; `pool` says when an item came to exist."""
         texts = Texts.of(items[field])
         words = vocabulary(texts)
-        changes, rows, signs = catalogue_timeline(timeline, items)
+        changes, rows, signs = catalogue_timeline(pool, items)
         return cls(texts, words, word_bags(texts, words), changes, signs, texts.numbers(items[field])[rows])
 
     def scores(self, asked: Texts, queries: Ints, times: Ints, query_of_row: Ints, found: Ints) -> Floats:

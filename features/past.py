@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from features.running import LargeTimeline, Running, refuse_whole
 from features.spill import Events, merge_runs, read_parts, write_run
 from features.windows import NOBODY, ItemPool, Timeline
 
+T = TypeVar("T")
 Codes = npt.NDArray[np.int32]
 Scope = tuple[str, ...]
 
@@ -54,6 +55,14 @@ class Past:
         self.timeline = _timeline(self._events, log, room)
         self._coded: dict[Scope, _Coded] = {}
         self._running: dict[Scope, Running] = {}
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made when the first block asks for it by this name."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
 
     def restart(self) -> None:
         """The next block may be earlier than the last."""

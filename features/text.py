@@ -10,12 +10,14 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from features.columns import ITEM
 from features.context import Context, Feature, numbers
 from features.description import Description
 from features.documents import Documents
+from features.past import known_items
 from features.spec import FeatureSpec
 from features.terms import NO_TEXT, Texts, gram_bags, sum_over_terms, vocabulary, word_bags
-from features.windows import Bools, Floats, Ints
+from features.windows import Bools, Floats, Ints, ItemPool
 
 _DEFAULT: Final = "text"
 """The query field that needs no mention in a feature's name."""
@@ -108,11 +110,8 @@ _COMPARE: Final[dict[str, Callable[[Pairs], Floats | Bools]]] = {
 
 
 def _bm25(context: Context, text: str, target: str) -> pl.Series:
-    items = context.log.items
     found_texts = context.item_field(target)
-    if items is None:
-        return numbers(np.zeros(len(found_texts)), np.zeros(len(found_texts), np.bool_))
-    documents = context.once(f"documents of {target}", lambda: Documents.of(context.timeline, items, target))
+    documents = (context.past or context).once(f"documents of {target}", lambda: _documents(context, target))
     sizes = context.sizes()
     heads = np.cumsum(sizes) - sizes
     of_queries = context.query_field(text)[heads]
@@ -121,3 +120,11 @@ def _bm25(context: Context, text: str, target: str) -> pl.Series:
     query_of_row = np.repeat(np.arange(len(sizes)), sizes)
     scores = documents.scores(asked, queries, context.times[heads], query_of_row, found)
     return numbers(scores, (queries[query_of_row] != NO_TEXT) & (found != NO_TEXT))
+
+
+def _documents(context: Context, target: str) -> Documents:
+    """Read from the whole catalogue, once for all blocks of rows of a log in files."""
+    log = context.log
+    pool = ItemPool(context.timeline, log.items) if context.past is None else known_items(log)
+    items = log.items if log.items is not None else pool.frame.select(ITEM, pl.lit(None, pl.String).alias(target))
+    return Documents.of(pool, items, target)

@@ -100,11 +100,11 @@ class ItemPool:
         return np.searchsorted(self._since, times, side="right")
 
 
-def catalogue_timeline(timeline: Timeline, items: pl.DataFrame) -> tuple[Timeline, Ints, Ints]:
+def catalogue_timeline(pool: ItemPool, items: pl.DataFrame) -> tuple[Timeline, Ints, Ints]:
     """The rows of a catalogue as events: when each comes to exist, and when a later version takes its place.
 
     -> a timeline of the C changes, (C,) the row of `items` that changes, and (C,) 1 where it comes, -1 where it goes.
-    A version comes at its `valid_from`, an item of a catalogue without versions as in `ItemPool`. All that a query
+    A version comes at its `valid_from`, an item of a catalogue without versions as in the `pool`. All that a query
     knows of stands strictly before it: a row that comes at the very moment stands a tick earlier.
     """
     rows = items.with_row_index(_ROW)
@@ -113,8 +113,7 @@ def catalogue_timeline(timeline: Timeline, items: pl.DataFrame) -> tuple[Timelin
         comes = ordered.select(_ROW, pl.col(VALID_FROM).alias(TIMESTAMP))
         goes = ordered.select(_ROW, pl.col(VALID_FROM).shift(-1).over(ITEM).alias(TIMESTAMP))
     else:
-        pool = ItemPool(timeline, items).frame
-        comes = rows.select(_ROW, ITEM).join(pool, on=ITEM, how="inner").select(_ROW, TIMESTAMP)
+        comes = rows.select(_ROW, ITEM).join(pool.frame, on=ITEM, how="inner").select(_ROW, TIMESTAMP)
         goes = comes.clear()
     signed = pl.concat([comes.with_columns(sign=pl.lit(1)), goes.with_columns(sign=pl.lit(-1))]).drop_nulls()
     tick = pl.duration(microseconds=1)
