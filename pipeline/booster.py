@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from features.columns import POSITION
 from features.errors import PackageError, TrainingError
 from pipeline.dataset import RankingDataset
 from pipeline.names import encode_name
+from pipeline.params import POSITION_BIAS
 
 Booster = lightgbm.Booster
 Floats = npt.NDArray[np.float64]
@@ -65,7 +67,7 @@ class Binned:
 
 def binning_of(params: Mapping[str, Any]) -> tuple[Any, ...]:
     """What decides how values are binned: one binned dataset serves all trainings for which this is equal."""
-    return tuple(params.get(name) for name in BINNING)
+    return (*(params.get(name) for name in BINNING), POSITION_BIAS in params)
 
 
 def bin_datasets(train: RankingDataset, watched: RankingDataset, params: Mapping[str, Any]) -> Binned:
@@ -73,8 +75,23 @@ def bin_datasets(train: RankingDataset, watched: RankingDataset, params: Mapping
     settings = {**params, **ALWAYS}
     with _refusals():
         train_set = _lightgbm_dataset(train, settings)
+        if POSITION_BIAS in params:
+            train_set.set_position(positions_of(train))
         watched_set = train_set if watched is train else _lightgbm_dataset(watched, settings, reference=train_set)
         return Binned(train_set.construct(), watched_set.construct())
+
+
+def positions_of(dataset: RankingDataset) -> npt.NDArray[np.int32]:
+    """(N,) where each row was shown. Raises TrainingError where a row has no position."""
+    known = dataset.keys[POSITION].cast(pl.Int32) if POSITION in dataset.keys.columns else None
+    if known is None or known.null_count():
+        lacking = dataset.rows if known is None else known.null_count()
+        raise TrainingError(
+            f"{lacking} of {dataset.rows} training rows have no position for {POSITION_BIAS}",
+            expected="the position each row was shown at",
+            fix="name the position column in [data] columns and rank what was shown, or leave the parameter out",
+        )
+    return known.to_numpy()
 
 
 def train_booster(

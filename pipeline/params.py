@@ -56,6 +56,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "lambdarank_truncation_level": (),
     "lambdarank_norm": (),
     "sigmoid": (),
+    "lambdarank_position_bias_regularization": (),
 }
 """Parameters that a config may set in `[train] params`, with LightGBM's other names for each."""
 
@@ -110,7 +111,10 @@ MAX_QUERY_BAG = 0.5
 TEXTS = ("boosting", "data_sample_strategy")
 LISTS = ("feature_contri",)
 
-LAMBDARANK_ONLY = ("lambdarank_truncation_level", "lambdarank_norm", "sigmoid")
+POSITION_BIAS = "lambdarank_position_bias_regularization"
+"""Set, LightGBM learns what of a label is owed to the position a row was shown at; left out, it sees no position."""
+
+LAMBDARANK_ONLY = ("lambdarank_truncation_level", "lambdarank_norm", "sigmoid", POSITION_BIAS)
 
 
 def param_problems(params: Mapping[str, Any], objective: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError, model_validator
 
-from pipeline.params import ALIASES, LAMBDARANK_ONLY, NEEDS, param_problems
+from pipeline.params import ALIASES, LAMBDARANK_ONLY, NEEDS, POSITION_BIAS, param_problems
 
 OBJECTIVE, GAIN, TRUNCATION, RATE = "objective", "gain", "lambdarank_truncation_level", "learning_rate"
 OBJECTIVES = ("lambdarank", "rank_xendcg")
@@ -106,6 +106,7 @@ KNOBS: dict[str, Knob] = {
     TRUNCATION: Knob(None, 1, _ANY, None),
     "lambdarank_norm": Knob(True, 0, 1, _SWITCH),
     "sigmoid": Knob(1.0, 1e-6, _ANY, Range(low=0.5, high=2.0, log=True)),
+    POSITION_BIAS: Knob(0.0, 0, _ANY, Range(low=1e-2, high=10.0, log=True)),
     OBJECTIVE: Knob("lambdarank", 0, 0, OBJECTIVES),
     GAIN: Knob(None, 0, 0, ("exp2", "linear")),
 }
@@ -131,7 +132,8 @@ USUAL = (
     "sigmoid",
     GAIN,
 )
-"""What is searched where a config says nothing. The learning rate is not: it is high in the search, low at the end."""
+"""What is searched where a config says nothing. The learning rate is not: it is high in the search, low at the end. Nor
+is the regularisation of the position bias: it needs rows that were all shown somewhere."""
 
 
 @dataclass(frozen=True)

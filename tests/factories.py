@@ -32,8 +32,9 @@ def ranking_frame(queries: int = 60, items: int = 8, *, seed: int = 0, top: int 
 
 
 def dataset_of(frame: pl.DataFrame, labels: LabelRule | None = None) -> RankingDataset:
-    """A dataset of all columns beside query, item and relevance."""
-    names = [name for name in frame.columns if name not in ("query", "item", "relevance", "timestamp", "user")]
+    """A dataset whose features are all columns but our own."""
+    keys = ("query", "item", "relevance", "timestamp", "user", "position")
+    names = [name for name in frame.columns if name not in keys]
     table = Table(frame, tuple(FeatureSpec(name) for name in names))
     return RankingDataset.build(table, labels=labels or grades("exp2", 30), part="train")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from features.errors import ConfigError
 from pipeline.config import Config, config_from
-from pipeline.params import LAMBDARANK_ONLY, param_problems
+from pipeline.params import LAMBDARANK_ONLY, POSITION_BIAS, param_problems
 from pipeline.space import USUAL, Dimension, Range, Setting, build_space
 
 
@@ -59,7 +59,9 @@ def test_a_named_space_is_searched_and_nothing_else() -> None:
         ({"path_smooth": True, "min_data_in_leaf": [1, 5]}, {}, "path_smooth needs min_data_in_leaf of at least 2"),
         ({"top_rate": True}, {}, "top_rate has no usual range"),
         ({"seed": [1, 2]}, {}, "set seed at the top of the config"),
-        ({"lambdarank_position_bias_regularization": [0.1]}, {}, "no parameter that changes a ranking model"),
+        ({POSITION_BIAS: True}, {"objective": "rank_xendcg"}, "never be used: it belongs to lambdarank"),
+        ({POSITION_BIAS: [-1.0]}, {}, f"{POSITION_BIAS} = -1.0 is not taken by LightGBM"),
+        ({"lambdarank_position_bias": [0.1]}, {}, "no parameter that changes a ranking model"),
     ],
 )
 def test_what_lightgbm_would_reject_or_ignore_is_refused(

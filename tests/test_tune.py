@@ -21,6 +21,7 @@ from pipeline.config import Config, config_from, load_config
 from pipeline.dataset import RankingDataset
 from pipeline.labels import grades
 from pipeline.metrics import category_diversity_per_query, ndcg_per_query
+from pipeline.params import POSITION_BIAS
 from pipeline.run import Datasets
 from pipeline.scorer import Scorer
 from pipeline.space import Setting
@@ -42,6 +43,11 @@ def timed_frame(queries: int = 120, **keywords: Any) -> pl.DataFrame:
     """One query an hour, told apart by user."""
     frame = ranking_frame(queries, **keywords)
     return frame.with_columns(pl.lit(START).dt.offset_by(pl.format("{}h", pl.col("query"))).alias("timestamp"))
+
+
+def shown_frame() -> pl.DataFrame:
+    """The same with the position of each row on a page."""
+    return timed_frame().with_columns(position=pl.int_range(pl.len()).over("query"))
 
 
 def config(space: dict[str, Any] | None = None, **tune: Any) -> Config:
@@ -129,14 +135,16 @@ VARIATIONS: list[dict[str, Any]] = [
     {"feature_fraction": 0.5, "bagging_freq": 1, "bagging_fraction": 0.5, "bagging_by_query": True},
     {"extra_trees": True, "path_smooth": 1.0},
     {"sigmoid": 2.0, "lambdarank_norm": False, "lambdarank_truncation_level": 3},
+    {POSITION_BIAS: 0.1},
     {"max_bin": 15},
     {"max_bin": 255, "min_data_in_bin": 30},
+    {POSITION_BIAS: 2.0},
     {"min_data_in_leaf": 50},
 ]
 
 
 def test_a_shared_dataset_gives_the_model_of_a_fresh_one_in_every_case() -> None:
-    task = task_of()
+    task = task_of(datasets(shown_frame()))
     objective, fold = Objective(task), task.folds[-1]
     base = lightgbm_params(config())[0]
     linear = tuple(float(label) for label in range(31))
@@ -154,6 +162,23 @@ def test_a_shared_dataset_gives_the_model_of_a_fresh_one_in_every_case() -> None
         ]
         assert trees(texts[0]) == trees(texts[1]), varied
     assert len(made) < len(VARIATIONS)
+
+
+def test_positions_change_the_model_only_where_their_bias_is_asked_for() -> None:
+    held, plain = datasets(shown_frame()), datasets()
+    base = lightgbm_params(config())[0]
+    fits = [
+        trees(train_booster(data.train, data.valid, params=base | bias, rounds=8, ks=[5]).model_text)
+        for data, bias in ((held, {}), (plain, {}), (held, {POSITION_BIAS: 0.1}), (held, {POSITION_BIAS: 0.1}))
+    ]
+    assert fits[0] == fits[1] != fits[2] == fits[3]
+
+
+@pytest.mark.parametrize(("shown", "count"), [(False, 480), (True, 8)])
+def test_a_bias_of_positions_that_rows_lack_is_refused_before_the_first_trial(shown: bool, count: int) -> None:
+    frame = shown_frame().with_columns(position=pl.when(pl.col("query") > 0).then(pl.col("position")))
+    with pytest.raises(TrainingError, match=f"{count} of 480 training rows have no position for {POSITION_BIAS}"):
+        task_of(datasets(frame if shown else None), {POSITION_BIAS: True})
 
 
 def test_a_dataset_is_made_anew_for_every_parameter_that_lightgbm_fixes_in_it() -> None:

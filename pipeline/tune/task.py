@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from features.errors import ConfigError
+from pipeline.booster import positions_of
 from pipeline.config import Config
 from pipeline.labels import LabelRule, regained
 from pipeline.metrics import Convention
+from pipeline.params import POSITION_BIAS
 from pipeline.run import Datasets
 from pipeline.space import GAIN, KNOBS, RATE, Setting, Space
 from pipeline.split import Origin
@@ -125,6 +127,8 @@ def make_task(name: str, datasets: Datasets, origin: Origin, config: Config) -> 
     task = Task(name, config, convention, space, folds, datasets.labels, threads)
     for gain in _gains_in(space):
         _check_gain(task, gain, max(int(part.labels.max()) for part in (train, valid, datasets.test)))
+    if POSITION_BIAS in {*space.dimensions, *config.train.params}:
+        positions_of(train)
     if tune.weights.diversity:
         diversity_column(valid, config)
     return task
