@@ -42,11 +42,11 @@ class Sweep:
     """
 
     def __init__(self, entities: Ints, rows: Ints | None, asked: Ints) -> None:
-        self._entities, self.asked, self._size = _number(entities, asked)
+        self._entities, self._asked, self._size = _number(entities, asked)
         self._rows = rows
         if _FEW * len(asked) < len(entities):
             wanted = np.zeros(self._size + 2, np.bool_)
-            wanted[self.asked] = True
+            wanted[self._asked] = True
             kept = np.flatnonzero(wanted[self._entities])
             self._entities, self._rows = self._entities[kept], kept if rows is None else rows[kept]
 
@@ -56,24 +56,27 @@ class Sweep:
         Both (M,) places, ascending. Bools are counted.
         """
         own = weights if self._rows is None else weights[self._rows]
-        found = np.empty(len(self.asked), _narrowest(len(own)) if own.dtype == np.bool_ else np.int64)
+        found = np.empty(len(self._asked), _narrowest(len(own)) if own.dtype == np.bool_ else np.int64)
         if begins is None:
-            _sums(self._entities, own, self.asked, self._own(ends), found, self._size)
+            _sums(self._entities, own, self._asked, self._own(ends), found, self._size)
         else:
-            _window_sums(self._entities, own, self.asked, self._own(begins), self._own(ends), found, self._size)
+            _window_sums(self._entities, own, self._asked, self._own(begins), self._own(ends), found, self._size)
         return found
 
     def grouped(self, chosen: Bools) -> tuple[Ints, Ints]:
-        """Where in what follows the events of each entity of `asked` begin; and (n + 1,) the places of the `chosen`
-        events (one flag per place of the log) by entity, in order, then -1.
+        """Where in what follows the events of each entity of `asked` begin; and the places of the `chosen` events (one
+        flag per place of the log) by entity, in order.
         """
         own = np.flatnonzero(chosen if self._rows is None else chosen[self._rows])
-        starts = np.zeros(self._size + 2, np.int64)
-        places = np.full(len(own) + 1, _NONE, np.int64)
+        starts, places = np.zeros(self._size + 2, np.int64), np.empty(len(own), np.int64)
         _group(self._entities, own, starts, places)
-        if self._rows is not None:
-            places[:-1] = self._rows[places[:-1]]
-        return starts, places
+        return starts, places if self._rows is None else self._rows[places]
+
+    def pick(self, grouped: tuple[Ints, Ints], counts: Ints, number: int) -> Ints:
+        """(M,) the place of one of the first `counts` (M,) events of each entity, counted as in a list; -1 for none."""
+        found = np.empty(len(counts), np.int64)
+        _pick(*grouped, self._asked, counts, number, found)
+        return found
 
     def _own(self, places: Ints) -> Ints:
         return places if self._rows is None else places_before(self._rows, places)
@@ -163,6 +166,14 @@ def _group(entities: Codes, chosen: Ints, starts: Ints, places: Ints) -> None:
         entity = entities[event]
         places[following[entity]] = event
         following[entity] += 1
+
+
+@_compiled
+def _pick(starts: Ints, places: Ints, asked: Codes, counts: Ints, number: int, found: Ints) -> None:
+    for question in range(len(asked)):
+        count = counts[question]
+        at = count + number if number < 0 else number
+        found[question] = places[starts[asked[question]] + at] if 0 <= at < count else _NONE
 
 
 @_compiled

@@ -286,10 +286,8 @@ class Lookup:
         """
         if kinds not in self._grouped:
             self._grouped[kinds] = self._sweep.grouped(self.history.timeline.of_kinds(kinds))
-        starts, rows = self._grouped[kinds]
-        count = self._sweep.sums(self.history.timeline.of_kinds(kinds), None, self._ends)
-        found = starts[self._sweep.asked] + (count + place if place < 0 else place)
-        return self._answer(rows[np.where((-count <= place) & (place < count), found, -1)])
+        counts = self._sweep.sums(self.history.timeline.of_kinds(kinds), None, self._ends)
+        return self._answer(self._sweep.pick(self._grouped[kinds], counts, place))
 
     def _sum(self, weights: Ints | Bools, window: timedelta | None) -> Ints:
         if window is not None and window not in self._begins:
