@@ -319,7 +319,9 @@ class Tune(Section):
     jobs: Positive = 1
     """Processes that search side by side; more than one, and no two searches are equal."""
     folds: Positive = 1
-    """Validation windows, one behind the other in time: the last is the split's own."""
+    """Validation windows, one behind the other in time: the last is the split's own. What features learn once (category
+    codes, rates, document frequencies) is learned on the whole training window, so that earlier windows know a little
+    of what came after them; counts and all else are as of each query in every window."""
     storage: str | None = None
     """Where the study lies: a database URL, or a file ending in .log; None: study.db in the run folder."""
     learning_rate: Annotated[float, Field(gt=0)] | None = None

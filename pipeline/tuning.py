@@ -37,6 +37,10 @@ from pipeline.tune import (
 
 BEST, TRIALS = "best.toml", "trials.parquet"
 DEFAULT = "default"
+EARLIER_WINDOWS = (
+    "Earlier validation windows see features whose category codes, rates and document frequencies were learned on the "
+    "whole training window: their values are a little kind, to every trial alike."
+)
 PLAIN_LINES = 3
 """In a pipe, a search says so many times how far it is."""
 
@@ -53,6 +57,8 @@ def tune(config_path: Path, settings: Sequence[str], out: Path | None, *, resume
         datasets, origin = load_datasets(config, timings)
         task = make_task(config_path.stem, datasets, origin, config)
         LOG.info("%s", _plan(task))
+        if config.tune.folds > 1 and config.data.events is not None:
+            LOG.info("%s", EARLIER_WINDOWS)
         place = config.tune.storage or f"sqlite:///{out.resolve() / STUDY}"
         with timings.step("search"):
             tried = _search(task, place, out, resume=resume)
