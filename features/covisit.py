@@ -24,7 +24,7 @@ from features.windows import NOBODY, Bools, Floats, History, Ints, Timeline
 
 REACH: Final = 5
 """Visits of one user between which pairs are made."""
-_AT_ONCE: Final = 2**20
+_AT_ONCE: Final = 2**22
 """Pairs asked for at once: bounds the memory, and changes nothing else."""
 
 
@@ -120,36 +120,28 @@ class _Strengths:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """`history` of each pair, by its place in the sorted `keys`: smaller item * width + larger item."""
+    """`history` of each pair: smaller item * width + larger item."""
 
     history: History
-    keys: Ints
     width: int
 
     @classmethod
     def of(cls, timeline: Timeline, visits: Ints, items: Ints, width: int) -> _Pairs:
         """`visits` (E,): the user whose visit an event is, else NOBODY; `items` (E,) codes below `width`."""
         history = History(timeline, visits)
-        keys, rows = [], []
+        pairs, rows = [], []
         for back in range(1, REACH + 1):
             before = history.previous(back)
             later = np.flatnonzero(before >= 0)
             later = later[items[before[later]] != items[later]]
-            keys.append(_keys(items[before[later]], items[later], width))
+            pairs.append(_pair(items[before[later]], items[later], width))
             rows.append(later)
-        every = np.concatenate(keys)
-        distinct = pl.Series(every).unique().sort().to_numpy()
-        return cls(History(timeline, np.searchsorted(distinct, every), np.concatenate(rows)), distinct, width)
+        return cls(History(timeline, np.concatenate(pairs), np.concatenate(rows)), width)
 
     def count(self, first: Ints, second: Ints, times: Ints) -> Ints:
-        """Arrays of items of one shape, NOBODY for none, and times -> how often each two had been a pair by then."""
-        counts = np.zeros(first.shape, np.int64)
-        if not len(self.keys):
-            return counts
-        keys = _keys(first, second, self.width)
-        found = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        ever = (self.keys[found] == keys) & (first != NOBODY) & (second != NOBODY)
-        counts[ever] = self.history.at(found[ever], times[ever]).count()
+        """(M, n) items, NOBODY for none, and times -> how often each two had been a pair by then."""
+        pairs = _pair(first, second, self.width)
+        counts: Ints = self.history.at(pairs.ravel(), times.ravel()).count().reshape(pairs.shape)
         return counts
 
 
@@ -159,8 +151,10 @@ def _visits(timeline: Timeline, users: Ints, items: Ints) -> Ints:
     return np.where((before >= 0) & (items[before] == items), NOBODY, users) if len(items) else users
 
 
-def _keys(first: Ints, second: Ints, width: int) -> Ints:
-    return np.minimum(first, second) * width + np.maximum(first, second)
+def _pair(first: Ints, second: Ints, width: int) -> Ints:
+    """The code of two items, whichever comes first; NOBODY where one is."""
+    smaller = np.minimum(first, second)
+    return np.where(smaller == NOBODY, NOBODY, smaller * width + np.maximum(first, second))
 
 
 def _top(codes: Ints) -> int:
