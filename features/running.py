@@ -14,11 +14,11 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from features.compiling import compiled
 from features.durations import in_microseconds
 from features.errors import DataError
 from features.fixed import from_fixed
 from features.room import Kept, Room
-from features.sweeps import _compiled as compiled
 from features.windows import NOBODY, Bools, Floats, Ints, Kinds, Lookup, Timeline
 
 Codes = npt.NDArray[np.int32]

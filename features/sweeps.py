@@ -2,19 +2,18 @@
 
 The questions stand in the order of the log, as the events do. One pass answers them all: a sum per entity is kept, to
 which each event is added as its place comes in, and from which it is taken as its place leaves the window.
-NumPy has no such pass, so the loops are compiled by Numba, on first use.
+NumPy has no such pass, so the loops are compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from features.compiling import compiled
+
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
@@ -100,15 +99,7 @@ def _narrowest(top: int) -> type[np.integer[Any]]:
     return np.int32 if top < 2**31 else np.int64
 
 
-def _compiled(function: Function) -> Function:
-    """Compiled for the types that it meets, without holding the interpreter; cached where there is a place to write."""
-    try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:
-        return cast(Function, numba.njit(nogil=True)(function))
-
-
-@_compiled
+@compiled
 def _before(arrivals: Ints, times: Ints, places: Ints) -> None:
     place = 0
     for number in range(len(times)):
@@ -124,7 +115,7 @@ def _before(arrivals: Ints, times: Ints, places: Ints) -> None:
         places[number] = place
 
 
-@_compiled
+@compiled
 def _sums(entities: Codes, weights: Ints | Bools, asked: Codes, ends: Ints, found: Ints, size: int) -> None:
     kept = np.zeros(size + 2, found.dtype)
     event = 0
@@ -135,7 +126,7 @@ def _sums(entities: Codes, weights: Ints | Bools, asked: Codes, ends: Ints, foun
         found[question] = kept[asked[question]]
 
 
-@_compiled
+@compiled
 def _window_sums(
     entities: Codes, weights: Ints | Bools, asked: Codes, begins: Ints, ends: Ints, found: Ints, size: int
 ) -> None:
@@ -151,7 +142,7 @@ def _window_sums(
         found[question] = kept[asked[question]]
 
 
-@_compiled
+@compiled
 def _group(entities: Codes, chosen: Ints, starts: Ints, places: Ints) -> None:
     """A counting sort; those of nobody come last."""
     sizes = np.zeros(len(starts), np.int64)
@@ -168,7 +159,7 @@ def _group(entities: Codes, chosen: Ints, starts: Ints, places: Ints) -> None:
         following[entity] += 1
 
 
-@_compiled
+@compiled
 def _pick(starts: Ints, places: Ints, asked: Codes, counts: Ints, number: int, found: Ints) -> None:
     for question in range(len(asked)):
         count = counts[question]
@@ -176,7 +167,7 @@ def _pick(starts: Ints, places: Ints, asked: Codes, counts: Ints, number: int, f
         found[question] = places[starts[asked[question]] + at] if 0 <= at < count else _NONE
 
 
-@_compiled
+@compiled
 def _number_values(values: Ints, slots: Codes, distinct: Ints, codes: Codes) -> int:
     """Codes by first occurrence, kept in `slots`, an open hash table of codes; returns how many there are."""
     count = 0
@@ -199,7 +190,7 @@ def _number_values(values: Ints, slots: Codes, distinct: Ints, codes: Codes) -> 
     return count
 
 
-@_compiled
+@compiled
 def _find_values(values: Ints, slots: Codes, distinct: Ints, codes: Codes) -> None:
     """The codes that `_number_values` gave."""
     last = np.uint64(len(slots) - 1)

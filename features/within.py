@@ -19,6 +19,7 @@ from features.context import Context, Feature, numbers
 from features.description import Description, FieldKind
 from features.fields import Read, read_number
 from features.item import popularity
+from features.ranks import average_ranks
 from features.spec import FeatureSpec
 from features.windows import Floats, Ints
 
@@ -47,11 +48,6 @@ def channels(log: Description) -> tuple[str, ...]:
     """The number fields of what was shown that hold what a recall channel thought of the item."""
     shown = [field.name for field in log.shown_fields if field.kind == "number"]
     return tuple(name for name in shown if any(fnmatchcase(name, glob) for glob in log.options.channels))
-
-
-def rank_within(values: pl.Series, sizes: Ints) -> pl.Series:
-    """The average rank within the query, from 1 for the lowest; null stays null and takes no rank."""
-    return _over(values, sizes, pl.col("value").rank("average"))
 
 
 def _comparisons(name: str, get: Get, missing: str) -> Iterator[Feature]:
@@ -103,7 +99,7 @@ def _from_median(values: pl.Series, sizes: Ints) -> pl.Series:
 
 
 _COMPARE: Final[dict[str, Compare]] = {
-    "rank": rank_within,
+    "rank": average_ranks,
     "z": _z_score,
     "above_lowest": _above_lowest,
     "below_highest": _below_highest,
@@ -122,7 +118,7 @@ def _level_share(context: Context, read: Read, name: str) -> pl.Series:
 
 def _place(context: Context, name: str) -> pl.Series:
     values = read_number(context, Context.shown_field, name)
-    return rank_within(values if name.endswith(_RANKS_ASCEND) else -values, context.sizes())
+    return average_ranks(values if name.endswith(_RANKS_ASCEND) else -values, context.sizes())
 
 
 def _over(values: pl.Series, sizes: Ints, what: pl.Expr) -> pl.Series:
