@@ -42,6 +42,14 @@ class Browser:
         self.driver.get(page.as_uri())
         WebDriverWait(self.driver, 60).until(lambda _: self.run("return document.documentElement.dataset.drawn"))
 
+    def lay_out_for_paper(self) -> None:
+        """Shows the open page as it is printed, its charts drawn anew."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        drawn = "return [...document.querySelectorAll('.chart')].every((c) => c._fullLayout.font.size === 9)"
+        WebDriverWait(self.driver, 60).until(lambda _: self.run(drawn))
+
     def run(self, script: str) -> Any:
         return self.driver.execute_script(script)
 

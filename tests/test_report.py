@@ -76,6 +76,19 @@ def test_a_page_is_drawn_in_silence_and_asks_for_nothing(
     assert browser.console() == []
 
 
+@pytest.mark.parametrize("name", ["run", "compared", "seen"])
+def test_nothing_is_cut_off_on_paper(run: Path, browser: Browser, name: str) -> None:
+    """A4 is 186 mm wide within our margins; Chromium shrinks all of a page of which anything is wider."""
+    browser.open(run / name / "report.html", width=703, dark=True)
+    browser.run("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    browser.lay_out_for_paper()
+    assert browser.run("return document.documentElement.scrollWidth") <= 703
+    inside = "const [a, b] = [c.querySelector('.main-svg'), c].map((e) => e.getBoundingClientRect())"
+    inside = f"return [...document.querySelectorAll('.chart')].every((c) => {{ {inside}; return a.right <= b.right + 1 "
+    assert browser.run(f"{inside} && a.bottom <= b.bottom + 1; }})")
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
 def test_the_table_of_worst_queries_sorts_by_a_click(run: Path, browser: Browser) -> None:
     browser.open(run / "run" / "report.html")
     table = "return [...document.querySelector('#worst table').tBodies[0].rows]"

@@ -15,6 +15,13 @@
     return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, resolve(inner)]));
   };
 
+  // Paper cannot be asked for its width, and its pages are counted before charts are drawn anew: the style sheet sets
+  // their height, and the narrower of A4 and Letter their width.
+  const paper = matchMedia("print");
+  const size = (place) => (paper.matches
+    ? { width: place.closest(".row") ? 325 : 680, height: place.clientHeight }
+    : { autosize: true });
+
   const axis = (own) => ({
     gridcolor: shade("--rule"), zerolinecolor: shade("--rule"), linecolor: shade("--rule"), automargin: true, ...own,
     title: { standoff: 8, ...(own || {}).title },
@@ -23,10 +30,10 @@
   const draw = (place) => {
     const figure = resolve(figures[place.dataset.figure]);
     const layout = {
-      ...figure.layout,
+      ...figure.layout, ...size(place),
       xaxis: axis(figure.layout.xaxis), yaxis: axis(figure.layout.yaxis),
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: shade("--ink"), family: getComputedStyle(document.body).fontFamily, size: 12 },
+      font: { color: shade("--ink"), family: getComputedStyle(document.body).fontFamily, size: paper.matches ? 9 : 12 },
       hoverlabel: { bgcolor: shade("--raised"), bordercolor: shade("--rule"), font: { color: shade("--ink") } },
       legend: { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" },
       margin: { l: 50, r: 12, t: 16, b: 44 },
@@ -62,7 +69,7 @@
 
   drawAll().then(() => document.documentElement.setAttribute("data-drawn", "true"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-  matchMedia("print").addEventListener("change", drawAll);
+  paper.addEventListener("change", drawAll);
   addEventListener("beforeprint", () => {
     for (const fold of document.querySelectorAll("details")) fold.open = true;
   });
