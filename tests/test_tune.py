@@ -27,7 +27,7 @@ from pipeline.scorer import Scorer
 from pipeline.space import Setting
 from pipeline.split import Origin
 from pipeline.train import lightgbm_params, train_ranker
-from pipeline.tune import Tried, influences, make_task, run_search
+from pipeline.tune import Tried, influences, make_task, overlay, run_search
 from pipeline.tune.finals import best_of_many, fit_finals
 from pipeline.tune.folds import Blocks, Fold, make_folds
 from pipeline.tune.objective import Objective
@@ -288,6 +288,24 @@ def test_the_same_seed_gives_the_same_trials(tmp_path: Path) -> None:
         for i in (1, 2)
     )
     assert one == two
+
+
+def test_the_same_trials_end_in_the_same_settings(tmp_path: Path) -> None:
+    task, held = task_of(trials=5), datasets()
+    one, two = (fit_finals(task, held, search(task, tmp_path / f"{i}.db")).chosen for i in (1, 2))
+    assert overlay(one.config, "") == overlay(two.config, "")
+    assert one.ranker.model_text == two.ranker.model_text
+
+
+def test_memory_does_not_grow_over_a_hundred_trials(tmp_path: Path) -> None:
+    held: list[int] = []
+
+    def note(_: object) -> None:
+        held.append(int(Path("/proc/self/statm").read_text("ascii").split()[1]))
+
+    search(task_of(space={"lambda_l2": True, "max_bin": [15, 63, 255]}, trials=100), tmp_path / "s.db", on_trial=note)
+    assert len(held) == 100
+    assert held[-1] < 1.1 * held[9]
 
 
 def test_a_search_that_was_cut_in_two_does_not_repeat_itself(tmp_path: Path) -> None:
