@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, Protocol
 
 import polars as pl
@@ -20,7 +21,7 @@ from features.past import Past
 from features.registry import EVERYTHING, find_features, select_features
 from features.rows import join_rows
 from features.running import WholeLogError
-from features.windows import Timeline
+from features.windows import Timeline, begun_by
 
 _PROBED: Final = 3
 """Queries of which it shows whether a feature can be made block by block."""
@@ -89,7 +90,8 @@ def fit_features(
     queries, candidates = align_ids(queries, candidates, QUERY)
     asked = queries.join(candidates.select(QUERY).unique(), on=QUERY, how="semi", maintain_order="left")
     known = _known_events(log, asked)
-    description = describe(replace(log, events=known), asked, candidates, pool=pool, options=options, exclude=exclude)
+    then = _as_known(log, known, asked[TIMESTAMP].max())
+    description = describe(then, asked, candidates, pool=pool, options=options, exclude=exclude)
     context = Context(log, join_rows(log, asked, candidates), description, rates={}, queries=asked)
     return _learn(description, use, custom, _count_kinds(known), lambda: [context])
 
@@ -109,9 +111,9 @@ def fit_large_features(
     Raises DataError, too, for features that would need all of the log in memory.
     """
     check_expressions(custom or {})
-    last = pl.Series([blocks.queries.select(pl.col(TIMESTAMP).max()).collect().item()], dtype=TIME)
-    known = past.timeline.before(last.to_physical().to_numpy())[0]
-    log = replace(past.log, events=past.kinds_before(known))
+    last = blocks.queries.select(pl.col(TIMESTAMP).max()).collect().item()
+    known = past.timeline.before(pl.Series([last], dtype=TIME).to_physical().to_numpy())[0]
+    log = _as_known(past.log, past.kinds_before(known), last)
     description = describe(log, blocks.queries, blocks.candidates, pool=pool, options=options, exclude=exclude)
 
     def contexts() -> Iterator[Context]:
@@ -172,6 +174,12 @@ def _learn(
         rates=_rates(counts, description),
         levels=_levels(contexts, [feature for feature in features if feature.spec.dtype == "category"]),
     )
+
+
+def _as_known(log: Log, events: pl.DataFrame, last: object) -> Log:
+    """The log as it was at the time of the last training query, of which `events` are known."""
+    until = last if isinstance(last, datetime) else None
+    return replace(log, events=events, items=begun_by(log.items, until), users=begun_by(log.users, until))
 
 
 def _known_events(log: Log, queries: pl.DataFrame) -> pl.DataFrame:

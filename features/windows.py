@@ -12,7 +12,7 @@ from the events of each entity beside one another. All sums are of integers: the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, TypeVar
 
@@ -70,6 +70,13 @@ def as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> pl.DataFrame:
         versions, left_on=TIMESTAMP, right_on=VALID_FROM, by=key, strategy="backward", check_sortedness=False
     )
     return found.sort(_ROW).drop(_ROW, key, TIMESTAMP, VALID_FROM, strict=False)
+
+
+def begun_by(table: pl.DataFrame | None, last: datetime | None) -> pl.DataFrame | None:
+    """The versions of a table that a query at `last` can know; a table without versions, and None, as they are."""
+    if table is None or last is None or VALID_FROM not in table.columns:
+        return table
+    return table.filter(pl.col(VALID_FROM) <= last)
 
 
 def rows_as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> Ints:
