@@ -22,6 +22,7 @@ _CHUNK: Final = 50_000
 _SMALL: Final = 8
 """A pool of fewer than this many times the items wanted is ranked by hash as a whole, not drawn from."""
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_NONE: Final = pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _draw(
     """(row, place): `wanted` places below `sizes` for each query, none of them a positive."""
     keys = _keys(positives, len(pool.items))
     small = sizes < _SMALL * (wanted + np.bincount(positives["row"].to_numpy(), minlength=len(sizes)))
-    parts = []
+    parts = [_NONE]
     for start in range(0, len(sizes), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(sizes)))
         parts.append(_rank_all(rows[small[rows]], pool, queries, sizes, wanted, keys, seed))
@@ -150,7 +151,7 @@ def _draw_some(
         enough = np.bincount(found["row"].to_numpy(), minlength=len(sizes)) >= wanted
         parts.append(found.filter(pl.lit(enough[found["row"].to_numpy()])))
         rows, draws = rows[~enough[rows]], 2 * draws
-    return pl.concat(parts) if parts else pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64})
+    return pl.concat([_NONE, *parts])
 
 
 def _take(frame: pl.DataFrame, wanted: Ints, positives: Ints, stride: int) -> pl.DataFrame:

@@ -120,7 +120,7 @@ def watch_relevance(
     needed: Floats | float
     if isinstance(targets, WatchTargets):
         known = watched.select(ITEM).join(targets.frame, on=ITEM, how="left", maintain_order="left")[_TARGET]
-        counts["items_without_target"] = watched.filter(known.is_null())[ITEM].n_unique()
+        counts["watched_without_target"] = known.null_count()
         needed = known.fill_null(targets.default).to_numpy()
     else:
         needed = targets

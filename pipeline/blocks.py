@@ -128,10 +128,17 @@ def load_large_parts(config: Config, room: Room, say: Say) -> LargeParts:
 
 def _build(past: Past, judged: _Judged, fitted: Fitted, say: Say, part: str) -> Iterator[Table]:
     blocks = _Part(judged, part)
-    for files, (queries, candidates) in zip(judged.files[part], blocks, strict=True):
+    for number, (queries, candidates) in enumerate(blocks):
+        files = judged.files[part][number]
         relevance = pl.read_ipc(files.relevance)
         yield build_table(past.log, queries, candidates, fitted, relevance=relevance, past=past)
-        say(f"Features: {part}, up to {queries[TIMESTAMP].dt.to_string()[-1][:16]}.")
+        _say_some(say, f"Features of {part}", number + 1, len(judged.files[part]))
+
+
+def _say_some(say: Say, what: str, done: int, total: int) -> None:
+    """A line for about every tenth of the work."""
+    if done % max(1, total // 10) == 0 or done == total:
+        say(f"{what}: {done} of {total} blocks.")
 
 
 def _notes(dealt: Dealt, judged: _Judged) -> tuple[str, ...]:
@@ -167,7 +174,7 @@ def _judge(dealt: Dealt, borders: Borders, targets: float | WatchTargets | None,
         judged.candidates += found.frame.height
         judged.fields.update({name: found.frame[name].count() for name in found.frame.columns})
         _file(judged, closed, found.frame, relevance.frame, borders, dealt.room)
-        say(f"Candidates: block {number + 1} of {len(dealt)}.")
+        _say_some(say, "Candidates", number + 1, len(dealt))
     return judged
 
 

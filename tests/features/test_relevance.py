@@ -90,7 +90,7 @@ def test_watch_when_the_target_is_the_duration_then_items_without_one_get_the_me
     targets = item_targets(pl.DataFrame({"item": [1, 2, 4], "duration": [60, None, 20]}), "duration")
     relevance = watch_relevance(queries_by_id(clean(plays)), targets, kind="watch")
     assert grades(relevance) == {(1, 1): 30 / 60, (1, 2): 30 / ((60 + 20) / 2), (1, 3): 30 / ((60 + 20) / 2)}
-    assert relevance.counts["items_without_target"] == 2
+    assert relevance.counts["watched_without_target"] == 2
 
 
 def test_watch_when_the_target_is_the_median_then_of_the_training_window_alone():
