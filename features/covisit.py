@@ -24,7 +24,7 @@ from features.windows import NOBODY, Bools, Floats, History, Ints, Timeline
 
 REACH: Final = 5
 """Visits of one user between which pairs are made."""
-_AT_ONCE: Final = 2**22
+_AT_ONCE: Final = 2**21
 """Pairs asked for at once: bounds the memory, and changes nothing else."""
 
 

@@ -26,6 +26,7 @@ _STANDS_FOR: Final[Mapping[str, str]] = {
     "shownkind": "<kind>",
     "firstscore": "<channel>",
     "otherscore": "<channel>",
+    "anylist": "<list>",
 }
 
 _CHANNELS: Final = tuple(Field(name, "number") for name in ("firstscore", "otherscore"))
@@ -33,7 +34,7 @@ _CHANNELS: Final = tuple(Field(name, "number") for name in ("firstscore", "other
 
 def _everything(*, query: tuple[Field, ...] = ()) -> Description:
     """Two kinds of events, one of them impressions, the other with values; a field of each kind in each table."""
-    fields = {table: tuple(Field(f"{table}{kind}", kind, size=2) for kind in get_args(FieldKind)) for table in _TABLES}
+    fields = {table: tuple(_field(table, kind) for kind in get_args(FieldKind)) for table in _TABLES}
     return Description(
         kinds=("shownkind", "somekind"),
         valued=("somekind",),
@@ -45,6 +46,11 @@ def _everything(*, query: tuple[Field, ...] = ()) -> Description:
         shown_fields=fields["shown"] + _CHANNELS,
         options=Options(windows=(_WINDOW,), zone="features.zone"),
     )
+
+
+def _field(table: str, kind: FieldKind) -> Field:
+    """Lists are compared with those of the same name."""
+    return Field("anylist" if kind == "list" else f"{table}{kind}", kind, size=2)
 
 
 EVERYTHING: Final = _everything()
