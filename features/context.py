@@ -21,7 +21,7 @@ from features.past import Past
 from features.rows import OF_QUERY
 from features.running import RunningLookup
 from features.spec import FeatureSpec
-from features.windows import NOBODY, Bools, History, Ints, Lookup, Timeline, as_of
+from features.windows import NOBODY, Bools, History, Ints, Joined, Lookup, Timeline, join_as_of
 
 MICROSECONDS_PER_DAY: Final = 86_400 * 10**6
 
@@ -77,7 +77,7 @@ class Context:
     _timeline: Timeline | None = None
     _lookups: dict[Scope, Lookup] = field(default_factory=dict)
     _codes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
-    _columns: dict[str, pl.DataFrame] = field(default_factory=dict)
+    _columns: dict[str, pl.DataFrame | Joined] = field(default_factory=dict)
     _made: dict[str, Any] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
@@ -154,14 +154,18 @@ class Context:
         Null where nothing is known. Texts of queries that differ in case and spaces alone are equal.
         """
         table, _, name = key.partition(".")
-        values = _ids(self._event_fields(table), name, len(self.timeline)) if name else _ids(self.timeline.events, key)
+        values = (
+            _ids(self._event_fields(table), name, len(self.timeline))
+            if name
+            else _ids(self.timeline.events, key, len(self.timeline))
+        )
         return plain_text(values) if table == QUERY else values
 
     def row_values(self, key: str) -> pl.Series:
         """(N,) the same of the rows."""
         table, _, name = key.partition(".")
         if not name:
-            return _ids(self.rows, key)
+            return _ids(self.rows, key, self.rows.height)
         if table == QUERY:
             return plain_text(self.query_field(name))
         read = {ITEM: self.item_field, USER: self.user_field, SHOWN: self.shown_field}[table]
@@ -199,7 +203,7 @@ class Context:
         return past.encode(scope, [self.row_values(key) for key in scope])
 
     @_alone
-    def _event_fields(self, table: str) -> pl.DataFrame:
+    def _event_fields(self, table: str) -> pl.DataFrame | Joined:
         if table not in self._columns:
             if table == SHOWN:
                 pairs, _ = self.entities((QUERY, ITEM))
@@ -209,15 +213,15 @@ class Context:
         return self._columns[table]
 
     @_alone
-    def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame:
+    def _joined(self, table: pl.DataFrame | None, key: str, name: str) -> pl.DataFrame | Joined:
         if name not in self._columns:
             if table is None:
                 raise DataError(
                     f"no table of {name}", expected="the one that the features need", fix=f"give data.{name}"
                 )
-            asked = pl.DataFrame({key: _ids(self.rows, key), TIMESTAMP: self.rows[TIMESTAMP]})
+            asked = pl.DataFrame({key: _ids(self.rows, key, self.rows.height), TIMESTAMP: self.rows[TIMESTAMP]})
             known, asked = align_ids(table, asked, key)
-            self._columns[name] = as_of(known, key, asked)
+            self._columns[name] = join_as_of(known, key, asked)
         return self._columns[name]
 
 
@@ -232,7 +236,7 @@ def days(microseconds: Ints, known: Bools) -> pl.Series:
     return numbers(microseconds / MICROSECONDS_PER_DAY, known)
 
 
-def _column(table: pl.DataFrame, name: str, what: str) -> pl.Series:
+def _column(table: pl.DataFrame | Joined, name: str, what: str) -> pl.Series:
     if name not in table.columns:
         raise DataError(
             f"{what} have no field {name!r}",
@@ -242,11 +246,11 @@ def _column(table: pl.DataFrame, name: str, what: str) -> pl.Series:
     return table[name]
 
 
-def _ids(table: pl.DataFrame, name: str, height: int | None = None) -> pl.Series:
+def _ids(table: pl.DataFrame | Joined, name: str, height: int) -> pl.Series:
     """The ids of a column; where nobody wrote them down, all are unknown."""
     if name in table.columns:
         return table[name]
-    return pl.repeat(None, table.height if height is None else height, dtype=pl.Int64, eager=True)
+    return pl.repeat(None, height, dtype=pl.Int64, eager=True)
 
 
 def _codes(events: pl.Series, rows: pl.Series) -> tuple[Ints, Ints]:
@@ -286,7 +290,10 @@ def _nullable(codes: Ints) -> pl.Series:
 
 
 def _pair(first: Ints, second: Ints, width: int) -> Ints:
-    return np.where((first == NOBODY) | (second == NOBODY), NOBODY, first * width + second)
+    pairs = first * width
+    pairs += second
+    pairs[(first | second) < 0] = NOBODY
+    return pairs
 
 
 def _top(codes: Ints) -> int:

@@ -6,12 +6,12 @@ import polars as pl
 
 from features.columns import ITEM, QUERY, TIMESTAMP, USER, private
 from features.log import Log
-from features.windows import NOBODY, History, Ints, Timeline, as_of
+from features.windows import NOBODY, History, Ints, Joined, Timeline, join_as_of
 
 _ASKED = private("asked")
 
 
-def fields_of_events(log: Log, timeline: Timeline, key: str) -> pl.DataFrame:
+def fields_of_events(log: Log, timeline: Timeline, key: str) -> pl.DataFrame | Joined:
     """(E,) the fields that the catalogue of `key` (item, user or query) holds for each event, null where it has no row.
 
     Of a versioned table it is the version in force at the time of the event; an event that is older than its query
@@ -20,18 +20,18 @@ def fields_of_events(log: Log, timeline: Timeline, key: str) -> pl.DataFrame:
     return fields_of(log, timeline.events, key)
 
 
-def fields_of(log: Log, events: pl.DataFrame, key: str) -> pl.DataFrame:
+def fields_of(log: Log, events: pl.DataFrame, key: str) -> pl.DataFrame | Joined:
     """The same of some events."""
     catalogue = {ITEM: log.items, USER: log.users, QUERY: log.queries}[key]
     if catalogue is None or key not in events.columns:
         return pl.DataFrame()
     if key != QUERY:
-        return as_of(catalogue, key, events)
-    found = as_of(catalogue.rename({TIMESTAMP: _ASKED}, strict=False), QUERY, events)
+        return join_as_of(catalogue, key, events)
+    found = join_as_of(catalogue.rename({TIMESTAMP: _ASKED}, strict=False), QUERY, events)
     if _ASKED not in found.columns:
         return found
-    in_time = (events[TIMESTAMP] >= found[_ASKED]).fill_null(True)
-    return found.select(pl.when(in_time).then(pl.exclude(_ASKED)).name.keep())
+    too_early = (events[TIMESTAMP] < found[_ASKED]).fill_null(False)
+    return Joined(found.table.drop(_ASKED), found.rows.set(too_early, None))
 
 
 def fields_when_shown(timeline: Timeline, pairs: Ints, shown: str | None) -> pl.DataFrame:

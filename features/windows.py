@@ -12,6 +12,7 @@ from the events of each entity beside one another. All sums are of integers: the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, TypeVar
@@ -79,11 +80,36 @@ def begun_by(table: pl.DataFrame | None, last: datetime | None) -> pl.DataFrame 
     return table.filter(pl.col(VALID_FROM) <= last)
 
 
-def rows_as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> Ints:
-    """(N,) rows as for `as_of` -> (N,) the rows of `table` that it would join to them, -1 where there is none."""
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The fields of a table for N rows, each gathered when it is asked for: all at once would fill the memory.
+
+    `rows` (N,): the row of the table that belongs to each, null where there is none.
+    """
+
+    table: pl.DataFrame
+    rows: pl.Series
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the fields."""
+        return self.table.columns
+
+    def __getitem__(self, name: str) -> pl.Series:
+        """(N,) a field, null where there is no row."""
+        return self.table[name].gather(self.rows)
+
+
+def join_as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> Joined:
+    """The same fields as `as_of`."""
     keys = [name for name in (key, VALID_FROM) if name in table.columns]
     found = as_of(table.select(keys).with_row_index(_FOUND), key, rows)[_FOUND]
-    joined: Ints = found.cast(pl.Int64).fill_null(-1).to_numpy()
+    return Joined(table.select(~selectors.nested()).drop(key, VALID_FROM, strict=False), found)
+
+
+def rows_as_of(table: pl.DataFrame, key: str, rows: pl.DataFrame) -> Ints:
+    """(N,) rows as for `as_of` -> (N,) the rows of `table` that it would join to them, -1 where there is none."""
+    joined: Ints = join_as_of(table, key, rows).rows.cast(pl.Int64).fill_null(-1).to_numpy()
     return joined
 
 
