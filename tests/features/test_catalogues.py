@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from features.catalogues import read_items, read_queries, read_users
+from features.description import Field, describe
 from features.errors import DataError
 from features.log import count_unmatched, make_log
 from tests.features.factories import at, clean
@@ -86,3 +87,24 @@ def test_log_when_no_id_at_all_meets_the_catalogue_then_refused(ids):
     message = rf"none of the 2 items of the log has a row in data.items \(1, 2 against {ids[0]}, {ids[1]}\)"
     with pytest.raises(DataError, match=message):
         count_unmatched(make_log(events, items=pl.DataFrame({"item": ids})))
+
+
+def test_lists_when_in_json_lines_and_parquet_then_fields_of_the_same_types(tmp_path):
+    items = pl.DataFrame(
+        {"item": [1, 2], "tags": [["a", "b"], []], "sizes": [[38, 39], None], "look": [[0.5, 1.0], None]}
+    )
+    items.write_ndjson(tmp_path / "items.jsonl")
+    arrays = items.with_columns(
+        pl.col("look").cast(pl.Array(pl.Float32, 2)), pl.col("tags").cast(pl.List(pl.Categorical))
+    )
+    arrays.write_parquet(tmp_path / "items.parquet")
+    read = [read_items(tmp_path / name) for name in ("items.jsonl", "items.parquet")]
+    assert read[0].equals(read[1])
+    assert read[0].schema["look"] == pl.List(pl.Float64)
+    described = describe(
+        make_log(clean([{"item": 1, "hour": 1, "event": "click"}]), items=read[0]),
+        pl.DataFrame(),
+        pl.DataFrame(),
+        pool="shown",
+    )
+    assert described.item_fields == (Field("tags", "list"), Field("sizes", "list"), Field("look", "vector", 2))
