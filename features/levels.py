@@ -2,7 +2,7 @@
 
 Which features exist: for every category of items, users, queries and impressions, and every text of queries, what is
 counted of an item, in all of history and in each window: counts and smoothed rates per kind, sums and means of values,
-trends, and the days since anything happened. That is wide (about 30 per field for three kinds and two windows), so the
+trends, and the days since anything happened. That is wide (33 per field for four kinds and two windows), so the
 family is meant to be chosen from, as in use = ["field.item_brand.*_rate*"]. A field of the user or of the query is the
 same for all items of a query: alone it cannot rank them, together with others it can. For pairs see `features.cross`.
 """

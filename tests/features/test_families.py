@@ -113,6 +113,12 @@ def test_user_when_anonymous_then_missing_and_when_new_then_zero():
     assert [rows[item]["cross.user_item_click_count"] for item in (1, 2, 3)] == [3, None, 0]
 
 
+def test_user_when_their_items_have_categories_then_how_many_different_ones():
+    events = [event(1, 1), event(2, 2), event(4, 3), event(5, 3), event(99, 4), event(3, 5, user=2), event(3, 10)]
+    rows = build(events, ONE_QUERY, items=ITEMS)
+    assert rows[1]["user.kind of_count"] == len({"hat", "shoe"})
+
+
 def test_user_when_the_log_has_no_users_then_no_such_features():
     events = [{"item": 1, "hour": 1, "event": "click"}]
     log = make_log(clean(events).drop("user"))
