@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -34,9 +35,8 @@ class Documents:
     """(C,) the number of the text that comes or goes."""
 
     @classmethod
-    def of(cls, pool: ItemPool, items: pl.DataFrame, field: str) -> Documents:
-        """Those of a catalogue; `pool` says when an item came to exist."""
-        texts = Texts.of(items[field])
+    def of(cls, pool: ItemPool, items: pl.DataFrame, field: str, texts: Texts) -> Documents:
+        """Those of a catalogue, whose texts are `texts`; `pool` says when an item came to exist."""
         words = vocabulary(texts)
         changes, rows, signs = catalogue_timeline(pool, items)
         return cls(texts, words, word_bags(texts, words), changes, signs, texts.numbers(items[field])[rows])
@@ -79,8 +79,13 @@ class Documents:
 
     def _holding(self, terms: Ints, times: Ints) -> Ints:
         """(M,) how many texts hold each term at each time."""
+        history, signs = self._term_changes
+        return history.at(terms, times).summed(signs)
+
+    @cached_property
+    def _term_changes(self) -> tuple[History, Ints]:
+        """Each coming and going of a term, and whether it is one or the other."""
         of_changes = self.bags.take(self.changed)
         change = np.repeat(np.arange(len(self.changed)), of_changes.sizes)
         events = self.changes.events.select(TIMESTAMP, EVENT)[change]
-        history = History(Timeline(events, {}), of_changes.terms)
-        return history.at(terms, times).summed(self.signs[change])
+        return History(Timeline(events, {}), of_changes.terms), self.signs[change]

@@ -10,14 +10,15 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from features.columns import ITEM
+from features.columns import ITEM, TIMESTAMP
 from features.context import Context, Feature, numbers
 from features.description import Description
 from features.documents import Documents
+from features.log import align_ids
 from features.past import known_items
 from features.spec import FeatureSpec
 from features.terms import NO_TEXT, Texts, gram_bags, sum_over_terms, vocabulary, word_bags
-from features.windows import Bools, Floats, Ints, ItemPool
+from features.windows import Bools, Floats, Ints, ItemPool, rows_as_of
 
 _DEFAULT: Final = "text"
 """The query field that needs no mention in a feature's name."""
@@ -51,21 +52,52 @@ class Pairs:
     known: Bools
 
     @classmethod
-    def of(cls, asked: pl.Series, found: pl.Series) -> Pairs:
-        every_asked, every_found = Texts.of(asked), Texts.of(found)
-        first, second = every_asked.numbers(asked), every_found.numbers(found)
+    def of(cls, asked: Texts, first: Ints, found: Texts, second: Ints) -> Pairs:
+        """Of (N,) texts of queries and of items; only the texts of items that occur are kept."""
         known = (first != NO_TEXT) & (second != NO_TEXT)
-        width = max(1, len(every_found.texts))
+        width = max(1, len(found.texts))
         pairs, of_row = np.unique(np.where(known, first * width + second, NO_TEXT), return_inverse=True)
-        some = np.maximum(pairs, 0)
-        return cls(every_asked, every_found, some // width, some % width, of_row, known)
+        used, places = np.unique(np.maximum(pairs, 0) % width, return_inverse=True)
+        return cls(asked, Texts(found.texts.gather(used)), np.maximum(pairs, 0) // width, places, of_row, known)
+
+
+def _pairs(context: Context, text: str, target: str) -> Pairs:
+    asked, queries = _asked(context, text)
+    return Pairs.of(asked, np.repeat(queries, context.sizes()), *_found(context, target))
+
+
+def _asked(context: Context, text: str) -> tuple[Texts, Ints]:
+    """The texts of a field of the queries, and (Q,) that of each query."""
+    sizes = context.sizes()
+    of_queries = context.query_field(text)[np.cumsum(sizes) - sizes]
+    texts = Texts.of(of_queries)
+    return texts, texts.numbers(of_queries)
+
+
+def _found(context: Context, target: str) -> tuple[Texts, Ints]:
+    """The texts of a field of the catalogue, and (N,) that of the item of each row, as of its query."""
+    items = context.log.items
+    if items is None or target not in items.columns:
+        absent = context.item_field(target)
+        return Texts.of(absent), np.full(len(absent), NO_TEXT)
+    texts, of_items = (context.past or context).once(f"texts of {target}", lambda: _numbered(items[target]))
+    rows = context.once("rows of items", lambda: rows_as_of(*_aligned(items, context.rows)))
+    return texts, np.append(of_items, NO_TEXT)[rows]
+
+
+def _numbered(column: pl.Series) -> tuple[Texts, Ints]:
+    texts = Texts.of(column)
+    return texts, texts.numbers(column)
+
+
+def _aligned(items: pl.DataFrame, rows: pl.DataFrame) -> tuple[pl.DataFrame, str, pl.DataFrame]:
+    known, asked = align_ids(items, rows.select(ITEM, TIMESTAMP), ITEM)
+    return known, ITEM, asked
 
 
 def _compared(context: Context, text: str, target: str, compare: Callable[[Pairs], Floats | Bools]) -> pl.Series:
     """A comparison of texts, made once per distinct pair; the rest, without a text, compares nothing."""
-    pairs = context.once(
-        f"pairs of {text} and {target}", lambda: Pairs.of(context.query_field(text), context.item_field(target))
-    )
+    pairs = context.once(f"pairs of {text} and {target}", lambda: _pairs(context, text, target))
     if not pairs.known.any():
         return numbers(np.zeros(len(pairs.known)), pairs.known)
     return numbers(compare(pairs)[pairs.of_row], pairs.known)
@@ -110,21 +142,22 @@ _COMPARE: Final[dict[str, Callable[[Pairs], Floats | Bools]]] = {
 
 
 def _bm25(context: Context, text: str, target: str) -> pl.Series:
-    found_texts = context.item_field(target)
-    documents = (context.past or context).once(f"documents of {target}", lambda: _documents(context, target))
+    asked, queries = _asked(context, text)
+    texts, found = _found(context, target)
     sizes = context.sizes()
-    heads = np.cumsum(sizes) - sizes
-    of_queries = context.query_field(text)[heads]
-    asked = Texts.of(of_queries)
-    queries, found = asked.numbers(of_queries), documents.texts.numbers(found_texts)
     query_of_row = np.repeat(np.arange(len(sizes)), sizes)
-    scores = documents.scores(asked, queries, context.times[heads], query_of_row, found)
-    return numbers(scores, (queries[query_of_row] != NO_TEXT) & (found != NO_TEXT))
+    known = (queries[query_of_row] != NO_TEXT) & (found != NO_TEXT)
+    if not known.any():
+        return numbers(np.zeros(len(found)), known)
+    documents = (context.past or context).once(f"documents of {target}", lambda: _documents(context, target, texts))
+    times = context.times[np.cumsum(sizes) - sizes]
+    return numbers(documents.scores(asked, queries, times, query_of_row, found), known)
 
 
-def _documents(context: Context, target: str) -> Documents:
+def _documents(context: Context, target: str, texts: Texts) -> Documents:
     """Read from the whole catalogue, once for all blocks of rows of a log in files."""
     log = context.log
+    if log.items is None:
+        raise ValueError("documents without a catalogue")
     pool = ItemPool(context.timeline, log.items) if context.past is None else known_items(log)
-    items = log.items if log.items is not None else pool.frame.select(ITEM, pl.lit(None, pl.String).alias(target))
-    return Documents.of(pool, items, target)
+    return Documents.of(pool, log.items, target, texts)

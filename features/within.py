@@ -87,15 +87,26 @@ def _share(values: pl.Series, sizes: Ints) -> pl.Series:
 
 
 def _above_lowest(values: pl.Series, sizes: Ints) -> pl.Series:
-    return (values - _over(values, sizes, pl.col("value").min())).cast(pl.Float32)
+    return _distance(values, sizes, lambda known, starts: np.minimum.reduceat(known, starts), np.inf)
 
 
 def _below_highest(values: pl.Series, sizes: Ints) -> pl.Series:
-    return (_over(values, sizes, pl.col("value").max()) - values).cast(pl.Float32)
+    return 0.0 - _distance(values, sizes, lambda known, starts: np.maximum.reduceat(known, starts), -np.inf)
+
+
+def _distance(values: pl.Series, sizes: Ints, extreme: Callable[[Floats, Ints], Floats], beyond: float) -> pl.Series:
+    """value - the extreme of its query, for which missing values count as `beyond`."""
+    known = values.is_not_null().to_numpy()
+    filled = values.cast(pl.Float64).fill_null(beyond).to_numpy()
+    if not len(filled):
+        return numbers(filled)
+    edges = np.repeat(extreme(filled, np.cumsum(sizes) - sizes), sizes)
+    return numbers(np.subtract(filled, edges, out=np.zeros_like(filled), where=known), known)
 
 
 def _from_median(values: pl.Series, sizes: Ints) -> pl.Series:
-    return (values - _over(values, sizes, pl.col("value").median())).cast(pl.Float32)
+    frame = pl.DataFrame({"query": np.repeat(np.arange(len(sizes)), sizes), "value": values})
+    return frame.select((pl.col("value") - pl.col("value").median().over("query")).cast(pl.Float32)).to_series()
 
 
 _COMPARE: Final[dict[str, Compare]] = {
@@ -110,10 +121,12 @@ _NOTES: Final = {"rank": "; 1 = lowest"}
 
 def _level_share(context: Context, read: Read, name: str) -> pl.Series:
     """The share of the query's candidates that have the same level."""
-    sizes = context.sizes()
-    levels = pl.DataFrame({"query": _query_numbers(sizes), "level": read(context, name)})
-    same = levels.select(pl.len().over("query", "level")).to_series().to_numpy() / np.repeat(sizes, sizes)
-    return numbers(same, levels["level"].is_not_null().to_numpy())
+    sizes, levels = context.sizes(), read(context, name)
+    codes = levels.to_frame("level").select(pl.col("level").rank("dense")).to_series().fill_null(0).to_numpy()
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    keys = pl.DataFrame({"key": query * (int(codes.max(initial=0)) + 1) + codes})
+    same = keys.select(pl.len().over("key")).to_series().to_numpy() / np.repeat(sizes, sizes)
+    return numbers(same, levels.is_not_null().to_numpy())
 
 
 def _place(context: Context, name: str) -> pl.Series:
@@ -121,15 +134,6 @@ def _place(context: Context, name: str) -> pl.Series:
     return average_ranks(values if name.endswith(_RANKS_ASCEND) else -values, context.sizes())
 
 
-def _over(values: pl.Series, sizes: Ints, what: pl.Expr) -> pl.Series:
-    frame = pl.DataFrame({"query": _query_numbers(sizes), "value": values})
-    return frame.select(what.over("query").cast(pl.Float32)).to_series()
-
-
 def _sums(values: Floats, sizes: Ints) -> Floats:
     """(N,) -> (Q,) sums per query, in the order of the rows."""
     return np.add.reduceat(values, np.cumsum(sizes) - sizes) if len(values) else np.zeros(0)
-
-
-def _query_numbers(sizes: Ints) -> pl.Series:
-    return pl.Series(np.repeat(np.arange(len(sizes)), sizes))
