@@ -33,9 +33,8 @@ from pipeline.labels import LabelRule
 from pipeline.log import rivals_in
 from pipeline.measured import explanation_tables, measure_caption, measure_table
 from pipeline.metrics import Convention
-from pipeline.monitor import alarm_sentences, remarks
 from pipeline.monitor import monitor as monitor_served
-from pipeline.monitored import monitor_tables
+from pipeline.monitored import monitor_lines, monitor_tables
 from pipeline.package import load_package, with_levels
 from pipeline.printout import feature_table, result_caption, result_table, slice_sentences
 from pipeline.readymade import present_columns, read_rows
@@ -153,8 +152,7 @@ def compare(
             write_page(folder / REPORT, comparison_page(found, out.name))
     for table in comparison_tables(found):
         console.print(table)
-    for line in (comparison_caption(found), *found.notes, "", *found.conclusions):
-        console.print(line, markup=False)
+    console.print("\n".join((comparison_caption(found), *found.notes, "", *found.conclusions)), markup=False)
 
 
 def metrics(
@@ -215,8 +213,7 @@ def monitor(
             write_page(folder / REPORT, monitor_page(found, out.name))
     for each in monitor_tables(found):
         console.print(each)
-    for line in (*remarks(found), *(f"ALARM: {sentence}" for sentence in alarm_sentences(found))):
-        console.print(line, markup=False)
+    console.print("\n".join(monitor_lines(found)), markup=False)
     return len(found.alarms)
 
 

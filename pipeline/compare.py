@@ -102,7 +102,7 @@ def compare(
         ks=ks,
         queries=len(aligned.sizes),
         rows=aligned.rows.height,
-        notes=(*notes, *aligned.notes),
+        notes=(*notes, *aligned.notes, *_depth_notes(aligned, ks)),
         means={name: {metric: _mean(v) for metric, v in own.items()} for name, own in values.items()},
         beside={name: _beside(aligned, name, ks) for name in aligned.scores},
         overlap={name: _overlap(aligned, name, ks) for name in list(aligned.scores)[1:]},
@@ -126,6 +126,13 @@ def _convention_notes(arms: Sequence[Arm], convention: Convention | None) -> Ite
     different = any(a.metrics["convention"] != b.metrics["convention"] for a, b in pairwise(arms))
     if different and convention is None:
         yield f"the runs judge by different conventions: all are judged anew by that of {arms[0].name}"
+
+
+def _depth_notes(aligned: Aligned, ks: Sequence[int]) -> Iterator[str]:
+    longest = int(aligned.sizes.max())
+    whole = [str(k) for k in ks if k >= longest]
+    if whole:
+        yield f"no query has more than {longest} candidates: at k = {' and '.join(whole)} whole lists are judged"
 
 
 def _values(aligned: Aligned, name: str, ks: Sequence[int], rule: Convention) -> Iterator[tuple[str, Floats]]:
@@ -251,12 +258,12 @@ def conclude(test: Tested, first: str, count: int) -> str:
     if not result.wins and not result.losses:
         return f"{test.name} and {first} rank alike: no query differs in {metric}."
     measured = f"{difference.mean:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
+    chance = f"p = {test.p:.2g}, corrected for {count} tests; {units}"
     if test.p < 0.05:
         better = "better" if difference.mean > 0 else "worse"
-        corrected = f"p = {test.p:.2g}, corrected for {count} tests"
-        return f"{test.name} ranks {better} than {first}: {metric} {measured} ({corrected}; {units})."
+        return f"{test.name} ranks {better} than {first}: {metric} {measured} ({chance})."
     unseen = f"an effect below {result.smallest:.4f} would mostly have gone unseen"
-    return f"{test.name} cannot be told from {first}: {metric} {measured} (p = {test.p:.2g}; {units}); {unseen}."
+    return f"{test.name} cannot be told from {first}: {metric} {measured} ({chance}); {unseen}."
 
 
 def _opposed(ndcg: Contrast, auc: Contrast) -> str | None:

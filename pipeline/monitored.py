@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pipeline.monitor import Drift, Monitored, largest, moved_most
+from pipeline.monitor import Drift, Monitored, alarm_sentences, largest, moved_most, remarks
 from pipeline.printout import NO_VALUE
 from pipeline.reductions import Interval
 from pipeline.replay import Difference
@@ -32,6 +32,18 @@ def monitor_tables(found: Monitored) -> Iterator[Table]:
     for drift in moved_most(found)[:MOST]:
         table.add_row(*_cells(drift, found))
     yield table
+
+
+def monitor_lines(found: Monitored) -> Iterator[str]:
+    """What the figures are held against, what is worth a look, and each alarm, or that there is none."""
+    if found.expected.mean is not None:
+        yield f"{found.metric} was {measured(found.expected)} on the package's own test queries."
+    yield "PSI: how far a column lies from where it lay in training; its alarm starts higher where it always moved."
+    yield from remarks(found)
+    alarms = alarm_sentences(found)
+    yield from (f"ALARM: {sentence}" for sentence in alarms)
+    if not alarms:
+        yield "No alarm: nothing lies beyond its level."
 
 
 def difference_table(found: Sequence[Difference]) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,16 @@ def test_order_of_rows_and_of_queries_changes_nothing() -> None:
     found = compare([arm("a", frame), arm("b", other)])
     shuffled = compare([arm("a", frame), arm("b", other.sample(fraction=1.0, shuffle=True, seed=5))])
     assert found == shuffled
+
+
+def test_cut_offs_beyond_every_list_are_said_to_be_no_cut() -> None:
+    frame = rows()
+    longest = frame.group_by("query").len()["len"].max()
+    short, long = arm("a", frame), arm("b", frame)
+    assert compare([short, long]).notes == ()
+    beyond = replace(short, metrics={**short.metrics, "k": [2, longest]})
+    (note,) = compare([beyond, long]).notes
+    assert note == f"no query has more than {longest} candidates: at k = {longest} whole lists are judged"
 
 
 def test_other_queries_and_candidates_are_refused_and_the_common_part_offered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -90,6 +91,8 @@ def test_prices_that_jump_on_day_ten_are_the_only_alarm(
     assert min(alarm["day"] for alarm in alarms) == str(tenth)
     quiet = rankloom("monitor", folder / "run" / "package", "--log", log, "--set", "monitor.psi_alarm=5")
     assert quiet.code == 0
+    assert "No alarm: nothing lies beyond its level." in quiet.out
+    assert re.search(r"ndcg@10 was 0\.\d{4} \[.*\] on the package's own test queries", quiet.out)
 
 
 def test_a_log_without_anything_new_is_one_sentence(rankloom: Rankloom, shop: tuple[Path, date]) -> None:
