@@ -37,6 +37,12 @@ Floats = npt.NDArray[np.float64]
 
 AUC = "auc"
 EVERY = "all queries"
+BESIDE = (
+    "coverage: share of the items that competed that some list shows; novelty: bits by which the items shown are rare "
+    "among all events; diversity: share of pairs of different kind; shared and rbo: overlap with the first ranking, "
+    "rbo with the top of the lists counting more; judged: share of what is shown that anyone has judged"
+)
+"""What the rows beside the metrics mean."""
 
 
 @dataclass(frozen=True)

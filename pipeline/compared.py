@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pipeline.compare import EVERY, Comparison, Tested
+from pipeline.compare import BESIDE, EVERY, Comparison, Tested
 from pipeline.printout import NO_VALUE
 from pipeline.strata import FEW
 
@@ -23,7 +23,8 @@ def comparison_caption(found: Comparison) -> str:
     return (
         f"{found.queries} queries, {found.rows} candidates. NDCG: {found.convention.describe()}.\n"
         "Differences are against the first, with 95 % intervals; p: t-test, Wilcoxon, randomisation (users as units), "
-        "Holm: the last corrected for all tests here; findable: the smallest difference found in 80 % of such trials."
+        "Holm: the last corrected for all tests here; findable: the smallest difference found in 80 % of such trials.\n"
+        f"Beside them {BESIDE}."
     )
 
 

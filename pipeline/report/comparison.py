@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipeline.compare import EVERY, Comparison, Tested
+from pipeline.compare import BESIDE, EVERY, Comparison, Tested
 from pipeline.report.blocks import Cell, Cells, Chart, Page, Section, Table, Text, interval, number, table
 from pipeline.significance import Contrast
 from pipeline.strata import FEW
@@ -36,7 +36,12 @@ def comparison_page(found: Comparison, title: str) -> Page:
                 "Every query stands in one group of each kind.",
                 (_forest("by-group", grouped, "group"), _tests(grouped, "group")),
             ),
-            Section("lists", "What the lists are like", f"NDCG: {found.convention.describe()}.", (_lists(found),)),
+            Section(
+                "lists",
+                "What the lists are like",
+                f"NDCG: {found.convention.describe()}. Beside it {BESIDE}.",
+                (_lists(found),),
+            ),
         ),
     )
 
