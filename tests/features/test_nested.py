@@ -99,7 +99,7 @@ def close(value):
     return None if value is None else pytest.approx(value, abs=1e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(worlds())
 def test_vector_features_when_computed_by_a_plain_loop_then_the_same(world: World):
     log, fitted = world.log(), world.fit(use=["vector.*"], custom={})
@@ -115,7 +115,7 @@ def test_vector_features_when_computed_by_a_plain_loop_then_the_same(world: Worl
             assert row[f"vector.look_{name}"] == (None if own["look"] is None else close(reduce(own["look"])))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(worlds())
 def test_list_features_when_computed_by_a_plain_loop_then_the_same(world: World):
     log, fitted = world.log(), world.fit(use=["list.*"], custom={})
@@ -159,3 +159,12 @@ def test_table_when_built_then_lists_and_vectors_are_no_columns_of_it():
     frame = EVERYTHING_AT_ONCE.table(EVERYTHING_AT_ONCE.fit()).frame
     assert not [name for name, dtype in frame.schema.items() if dtype.is_nested()]
     assert {"text", "device", "price"} <= set(frame.columns)
+
+
+def test_vectors_of_the_last_items_when_some_have_none_then_the_mean_of_the_others():
+    items = pl.DataFrame({"item": [1, 2, 3, 4], "look": [[1.0, 0.0], None, [3.0, 4.0], [2.0, 1.0]]})
+    clicks = [event(item, hour) for hour, item in enumerate((1, 2, 3, 7))]
+    rows = build(clicks, {"query": [1] * 2, "item": [4, 2]}, items=items)
+    assert rows[4]["vector.look_recent_dot"] == dot((2, 1), (2, 2))
+    assert rows[4]["vector.look_recent_cosine"] == pytest.approx(cosine((2, 1), (2, 2)))
+    assert rows[2]["vector.look_recent_dot"] is None

@@ -32,7 +32,7 @@ def mean(values):
     return sum(values) / len(values) if values else None
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(worlds())
 def test_recent_when_found_by_a_plain_loop_then_the_same(world: World):
     log, fitted = world.log(), world.fit(use=["recent.*"], custom={})
@@ -73,7 +73,7 @@ def counted(log, kinds, time):
     return visits, pairs
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(worlds())
 def test_covisit_when_counted_by_a_plain_loop_then_the_same(world: World):
     log, fitted = world.log(), world.fit(use=["covisit.*"], custom={})
@@ -131,3 +131,9 @@ def test_recent_when_a_category_is_shared_then_the_share_of_the_last_items():
     wider = build(done, {"query": [1], "item": [6]}, items=ITEMS, recent=10)
     assert (wider[6]["recent.kind of_share"], wider[6]["recent.items"]) == (0.5, 4)
     assert wider[6]["recent.stars_gap"] == pytest.approx(1 - (4 + 4 + 2) / 3)
+
+
+def test_covisit_when_visits_lie_further_apart_than_the_reach_then_no_pair():
+    visits = [event(item, item / 100, user=2) for item in range(1, REACH + 3)]
+    rows = build([*visits, event(1, 9)], {"query": [1] * 2, "item": [REACH + 1, REACH + 2]})
+    assert [rows[item]["covisit.user_last"] for item in (REACH + 1, REACH + 2)] == [1 / 2, 0]

@@ -26,7 +26,7 @@ def sessions(events, gap):
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(worlds())
 def test_session_when_found_by_a_plain_loop_then_the_same(world: World):
     log, fitted = world.log(), world.fit(use=["session.*"], custom={})
