@@ -96,11 +96,11 @@ def test_folds_are_disjoint_whole_and_forward_in_time() -> None:
 def test_a_sample_holds_whole_queries_and_is_the_same_each_time() -> None:
     held = datasets(timed_frame(600), test_from=500)
     folds = make_folds(held.train, held.valid, count=1, gap=timedelta(0), sample=0.5)
-    sampled, watched = folds[0].learnable
+    sampled, watched = folds[0].learnable()
     assert (sampled.sizes == 8).all()
     assert 0.4 < len(sampled.sizes) / len(held.train.sizes) < 0.6
-    assert watched.queries.equals(folds[1].learnable[1].queries)
-    again = make_folds(held.train, held.valid, count=1, gap=timedelta(0), sample=0.5)[0].learnable[0]
+    assert watched.queries.equals(folds[1].learnable()[1].queries)
+    again = make_folds(held.train, held.valid, count=1, gap=timedelta(0), sample=0.5)[0].learnable()[0]
     assert again.queries.equals(sampled.queries)
 
 
@@ -151,7 +151,7 @@ def test_a_shared_dataset_gives_the_model_of_a_fresh_one_in_every_case() -> None
     made = set()
     for i, varied in enumerate(VARIATIONS):
         params = base | varied
-        train, watched = (replace(part, gains=linear if i % 2 else part.gains) for part in fold.learnable)
+        train, watched = (replace(part, gains=linear if i % 2 else part.gains) for part in fold.learnable())
         shared = objective._binned(0, fold, params)
         made.add(id(shared.train_set))
         texts = [
@@ -202,7 +202,7 @@ def test_the_first_trial_is_the_default_itself(tmp_path: Path) -> None:
     assert first.setting == Setting("lambdarank", None, {"min_data_in_leaf": 5, "learning_rate": 0.2})
     fold = task.folds[-1]
     trained = train_booster(
-        *fold.learnable,
+        *fold.learnable(),
         params=lightgbm_params(task.for_search(task.default))[0],
         rounds=20,
         ks=[5],
@@ -230,7 +230,7 @@ def test_a_weighted_aim_is_the_weighted_sum_of_its_parts(tmp_path: Path) -> None
     )
     valid = task.folds[-1].valid
     trained = train_booster(
-        *task.folds[-1].learnable,
+        *task.folds[-1].learnable(),
         params=lightgbm_params(task.for_search(task.default))[0],
         rounds=20,
         ks=[5],

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -44,9 +43,11 @@ class Fold:
     valid: RankingDataset
     share: float = 1.0
 
-    @cached_property
     def learnable(self) -> tuple[RankingDataset, RankingDataset]:
-        """The training queries and those that early stopping watches. Raises TrainingError where one has none."""
+        """The training queries and those that early stopping watches: copies, to be binned and let go.
+
+        Raises TrainingError where one has none.
+        """
         train, watched, _ = evaluable(self._sampled, self.valid)
         return train, watched
 

@@ -94,7 +94,7 @@ class Objective:
         return pooled([stage.score for stage in whole])
 
     def _stage(self, judge: _Judge, number: int, fold: Fold, config: Config, gains: tuple[float, ...]) -> _Stage:
-        train, watched = (replace(part, gains=gains) for part in fold.learnable)
+        train, watched = (replace(part, gains=gains) for part in (fold.train, fold.valid))
         params, _ = lightgbm_params(config)
         trained = train_booster(
             train,
@@ -111,12 +111,12 @@ class Objective:
         return _Stage(fold, trained, score, Blocks.of(score.per_query))
 
     def _binned(self, number: int, fold: Fold, params: Mapping[str, Any]) -> Binned:
-        """Binned datasets of the last few binnings, each made once."""
+        """The learnable queries as the last few binnings have them, each made once."""
         key = (number, *binning_of(params))
         if key not in self.binned:
             for old in [held for held in self.binned if held[0] == number][: 1 - KEPT_BINNINGS]:
                 del self.binned[old]
-            self.binned[key] = bin_datasets(*fold.learnable, params)
+            self.binned[key] = bin_datasets(*fold.learnable(), params)
         return self.binned[key]
 
 
