@@ -87,9 +87,9 @@ class _Strengths:
     pairs: _Pairs
     items: Ints
     times: Ints
-    visits: Ints
+    visits: Floats
     recent: Ints
-    recent_visits: Ints
+    recent_visits: Floats
 
     @classmethod
     def of(cls, context: Context) -> _Strengths:
@@ -104,9 +104,9 @@ class _Strengths:
             pairs=_Pairs.of(timeline, visits, events, 1 + max(_top(events), _top(rows))),
             items=rows,
             times=context.times,
-            visits=of_items.at(rows, context.times).count(),
+            visits=of_items.at(rows, context.times).count().astype(np.float64),
             recent=recent,
-            recent_visits=of_items.at(recent.ravel(), asked).count().reshape(recent.shape),
+            recent_visits=of_items.at(recent.ravel(), asked).count().reshape(recent.shape).astype(np.float64),
         )
 
     def ask(self, rows: Ints, queries: Ints) -> tuple[Ints, Floats]:
