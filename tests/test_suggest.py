@@ -62,7 +62,8 @@ def ready_made(tmp_path: Path) -> Path:
 
 
 def test_each_reason_to_drop_is_given_for_the_column_that_has_it(rankloom: Rankloom, tmp_path: Path) -> None:
-    done = rankloom("features", ready_made(tmp_path), "--suggest")
+    config = ready_made(tmp_path)
+    done = rankloom("features", config, "--suggest")
     assert done.code == 0, done.err
     reasons = dict(line.strip().split(",  # ", 1) for line in done.out.splitlines() if line.startswith("    "))
     found = {name.strip('"'): why for name, why in reasons.items()}
@@ -77,6 +78,9 @@ def test_each_reason_to_drop_is_given_for_the_column_that_has_it(rankloom: Rankl
     assert "a leak? alone ranks the validation queries" in found["truth"]
     assert set(found) == {"always", "doubled", "same", "seldom", "seller", "shop_id", "truth"}
     assert tomllib.loads(done.out)["features"]["use"] == ["*"]
+    (tmp_path / "suggested.toml").write_text(done.out)
+    checked = rankloom("check", config, "--set", f"include={tmp_path / 'suggested.toml'}")
+    assert "\n4 features; " in checked.out, checked.err
 
 
 def log_of(seconds: list[float], users: int = 1, items: int = 5):
