@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
+from zoneinfo import available_timezones
 
 import numpy as np
 import polars as pl
@@ -17,13 +18,17 @@ from features.spec import FeatureSpec
 from features.within import within_features
 
 _FRIDAY: Final = 5
+_ZONES: Final = ("zone", "time_zone", "timezone")
+"""Fields of a query that say on which clock it was asked."""
 
 
 def query_features(log: Description) -> Iterator[Feature]:
     """`query.*`: the local time, the fields of the query; how many candidates were shown, and how they compare."""
+    zone = next((field for field in _ZONES if any(each.name == field for each in log.query_fields)), None)
+    where = log.options.zone if zone is None else f"the query's {zone}, else {log.options.zone}"
     for name, (read, meaning) in _CLOCK.items():
-        spec = FeatureSpec(f"query.{name}", missing=f"never; in {log.options.zone}, {meaning}")
-        yield Feature(spec, partial(_local, read=read))
+        spec = FeatureSpec(f"query.{name}", missing=f"never; in {where}, {meaning}")
+        yield Feature(spec, partial(_local, read=read, zone=zone))
     yield from field_features("query", log.query_fields, Context.query_field)
     if log.pool == "shown":
         yield Feature(FeatureSpec("query.candidates", missing="never"), _candidates)
@@ -39,10 +44,19 @@ _CLOCK: Final[dict[str, tuple[Callable[[pl.Expr], pl.Expr], str]]] = {
 }
 
 
-def _local(context: Context, read: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
-    """What the clock and the calendar say where the queries are asked."""
-    at = pl.col(TIMESTAMP).dt.convert_time_zone(context.description.options.zone)
-    return context.rows.select(read(at).cast(pl.Float32)).to_series()
+def _local(context: Context, read: Callable[[pl.Expr], pl.Expr], zone: str | None) -> pl.Series:
+    """What the clock and the calendar say where each query is asked; names that are no zones count as none."""
+    usual = context.description.options.zone
+    if zone is None:
+        return context.rows.select(_in_zone(read, usual)).to_series()
+    asked = context.query_field(zone).cast(pl.String)
+    places = sorted(set(asked.drop_nulls().unique()) & available_timezones())
+    own = [pl.when(pl.lit(asked) == place).then(_in_zone(read, place)) for place in places]
+    return context.rows.select(pl.coalesce(*own, _in_zone(read, usual))).to_series()
+
+
+def _in_zone(read: Callable[[pl.Expr], pl.Expr], zone: str) -> pl.Expr:
+    return read(pl.col(TIMESTAMP).dt.convert_time_zone(zone)).cast(pl.Float32)
 
 
 def _candidates(context: Context) -> pl.Series:

@@ -186,13 +186,16 @@ def worlds(draw: st.DrawFn) -> World:
             "badge": ("new", "sale", None)[item % 3],
             "labels": (["red"], [], None)[item % 3],
             "view": [float(item), 1.0] if item % 2 else None,
+            "match_score": None if item % 3 == 0 else item / 4,
+            "recall_rank": None if item % 2 else float(item + query),
         }
         for query in range(len(asked))
         for item in sorted(draw(st.sets(st.integers(0, 6), min_size=1)))
     ]
     delay = draw(st.sampled_from([None, timedelta(hours=1)]))
     own = ("query", "item", "price", "badge", "labels", "view")
-    frame = pl.DataFrame(candidates, schema={name: EVENT_SCHEMA[name] for name in own})
+    channels = {"match_score": pl.Float64, "recall_rank": pl.Float64}
+    frame = pl.DataFrame(candidates, schema={name: EVENT_SCHEMA[name] for name in own} | channels)
     return World(events_frame(rows), items_frame(), users_frame(), queries, frame, delay)
 
 

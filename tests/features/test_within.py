@@ -121,3 +121,13 @@ def test_candidates_when_sampled_then_nothing_is_compared():
 def test_clock_when_asked_somewhere_then_the_local_time(zone, hours, clock):
     rows = build({"query": [1], "item": [1]}, hours=hours, options=Options(zone=zone))
     assert {name: rows[1][f"query.{name}"] for name in clock} == clock
+
+
+def test_clock_when_the_query_names_its_zone_then_the_time_there():
+    zones = ["Asia/Kolkata", "Europe/Lisbon", "Atlantis/Poseidonis", None]
+    queries = pl.DataFrame({"query": range(4), "timestamp": [at(20)] * 4, "zone": zones})
+    pairs, log = pl.DataFrame({"query": range(4), "item": [1] * 4}), make_log(clean(EVENTS))
+    fitted = fit_features(log, queries, pairs, pool="shown", options=Options(zone="America/New_York"))
+    rows = build_table(log, queries, pairs, fitted).frame.sort("query")
+    assert rows["query.hour"].to_list() == [1.5, 20, 15, 15]
+    assert rows["query.day"].to_list() == [2, 1, 1, 1]
