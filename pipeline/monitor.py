@@ -22,11 +22,11 @@ from pipeline.settings import Monitor
 
 Floats = npt.NDArray[np.float64]
 
-USUAL_TIMES = 4.0
+USUAL_TIMES = 6.0
 """A column that moved by itself while the run was judged may move so many times as far before it is an alarm.
 
-The index of a user's features over some forty users a day is noise of 0.3 or so; a hundred features over a fortnight
-reach three times their largest value of one week by chance.
+The index of a user's features over some forty users a day is noise of 0.3 or so; four hundred features over a fortnight
+reach five times their largest value of one week by chance.
 """
 
 MORE_MISSING = 0.1
