@@ -200,7 +200,8 @@ class RunningLookup(Lookup):
         return found
 
     def _event(self, key: object, first: bool, kinds: Kinds) -> Numbers:
-        state = self._running.state(key, np.int64, -1)
+        narrowest = np.int32 if len(self._timeline) < 2**31 else np.int64
+        state = self._running.state(key, narrowest, NOBODY)
         found = np.empty(len(self._asked), np.int64)
         if not len(found):
             return found

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -21,6 +22,7 @@ import polars as pl
 from features.columns import POSITION
 from features.errors import PackageError, TrainingError
 from pipeline.dataset import RankingDataset
+from pipeline.large_dataset import FiledFeatures, LargeDataset
 from pipeline.names import encode_name
 from pipeline.params import POSITION_BIAS
 
@@ -217,14 +219,42 @@ def _lightgbm_dataset(
     dataset: RankingDataset, params: Mapping[str, Any], *, reference: lightgbm.Dataset | None = None
 ) -> lightgbm.Dataset:
     names = {name: encode_name(name) for name in dataset.features.columns}
+    filed = isinstance(dataset, LargeDataset)
     return lightgbm.Dataset(
-        dataset.features.rename(names),
+        _file_readers(dataset.features) if isinstance(dataset, LargeDataset) else dataset.features.rename(names),
         label=dataset.labels,
         group=dataset.sizes,
         reference=reference,
+        feature_name=list(names.values()) if filed else "auto",
         categorical_feature=[encode_name(name) for name in dataset.schema.categorical],
         params=dict(params),
     )
+
+
+def _file_readers(features: FiledFeatures) -> list[lightgbm.Sequence]:
+    held: dict[Path, Floats] = {}
+    return [_FileReader(file, height, held) for file, height in zip(features.files, features.heights, strict=True)]
+
+
+class _FileReader(lightgbm.Sequence):
+    """The rows of one file, as LightGBM asks for them: some by number, in ascending order, then all, range by range.
+
+    `held` is what all files of a table share: the rows of the one that was asked last.
+    """
+
+    batch_size = 20_000
+
+    def __init__(self, file: Path, height: int, held: dict[Path, Floats]) -> None:
+        self._file, self._height, self._held = file, height, held
+
+    def __len__(self) -> int:
+        return self._height
+
+    def __getitem__(self, where: int | slice | list[int]) -> Floats:
+        if self._file not in self._held:
+            self._held.clear()
+            self._held[self._file] = pl.read_ipc(self._file).to_numpy(order="c")
+        return self._held[self._file][where].astype(np.float64)
 
 
 def _watcher(

@@ -13,6 +13,7 @@ import polars as pl
 
 from features.columns import RELEVANCE
 from features.errors import ConfigError, DataError, OutputError, PackageError
+from features.room import Room
 from features.table import Table
 from pipeline import log, readymade
 from pipeline.arms import read_arm
@@ -23,13 +24,15 @@ from pipeline.compared import comparison_caption, comparison_tables
 from pipeline.config import Config, config_from, load_config, with_settings
 from pipeline.console import LOG, console, logging_to, progress
 from pipeline.dataset import RankingDataset
+from pipeline.dealt import room_for
 from pipeline.evaluate import convention_from, cutoffs_from, measure_run
 from pipeline.evaluate import explain as explain_query
 from pipeline.feature_files import write_features
 from pipeline.findings import find
-from pipeline.folder import check_free, new_folder
+from pipeline.folder import check_free, new_folder, scratch_folder
 from pipeline.judgements import Policies, judge_run, read_judged
 from pipeline.labels import LabelRule
+from pipeline.large_run import load_large_datasets
 from pipeline.log import rivals_in
 from pipeline.measured import explanation_tables, measure_caption, measure_table
 from pipeline.metrics import Convention
@@ -58,7 +61,7 @@ from pipeline.run import (
 from pipeline.scorer import Scorer
 from pipeline.simulate import STEPS
 from pipeline.simulate import simulate as write_world
-from pipeline.split import Origin, Parts
+from pipeline.split import Origin, Parts, say_origin
 from pipeline.summaries import summarise
 
 COMPARISON, MONITORED, REPORT, TABLE = "comparison.json", "monitor.json", "report.html", "train.parquet"
@@ -69,8 +72,12 @@ def train(config_path: Path, settings: Sequence[str], out: Path | None, *, overw
     config = load_config(config_path, settings)
     out = out or Path("runs") / config_path.stem
     check_free(out, marker=CONFIG, overwrite=overwrite)
-    with new_folder(out, marker=CONFIG, overwrite=overwrite) as folder, logging_to(folder / LOG_FILE):
-        _train_into(folder, config, config_path.stem)
+    with (
+        scratch_folder(out) as scratch,
+        new_folder(out, marker=CONFIG, overwrite=overwrite) as folder,
+        logging_to(folder / LOG_FILE),
+    ):
+        _train_into(folder, config, config_path.stem, room_for(config, scratch))
     _say_next(config, out / PACKAGE)
 
 
@@ -95,7 +102,7 @@ def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite
     config = load_config(config_path, settings)
     check_free(out, marker=TABLE, overwrite=overwrite)
     with new_folder(out, marker=TABLE, overwrite=overwrite) as folder, logging_to(None):
-        written = write_features(config, out, folder, _load_parts, _say_origin, LOG.info)
+        written = write_features(config, out, folder, _load_parts, LOG.info)
         for part, (rows, specs) in written.items():
             LOG.info("%s: %s rows, %s features", part, rows, len(specs))
     console.print(feature_table(written["train"][1]))
@@ -263,9 +270,13 @@ def simulate(
     console.print(f"{rows} lie in {out}; truth.parquet holds what really was relevant.", markup=False)
 
 
-def _train_into(folder: Path, config: Config, title: str) -> None:
+def _train_into(folder: Path, config: Config, title: str, room: Room | None) -> None:
+    """`room`: of a log that does not fit into memory."""
     timings = Timings()
-    datasets, origin = load_datasets(config, timings)
+    if room is None:
+        datasets, origin = load_datasets(config, timings)
+    else:
+        datasets, origin = load_large_datasets(config, room, timings, LOG.info)
     with progress("training", config.train.rounds) as advance:
         run = run_training(
             datasets,
@@ -313,14 +324,8 @@ def load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
 
 def _load_parts(config: Config) -> Parts:
     parts = log.load_parts(config) if config.data.is_log else readymade.load_parts(config)
-    _say_origin(parts.origin)
+    say_origin(parts.origin, LOG.info)
     return parts
-
-
-def _say_origin(origin: Origin) -> None:
-    for note in origin.notes:
-        LOG.info("%s", note)
-    LOG.info("Split: %s.", origin.split)
 
 
 def _say_next(config: Config, package: Path) -> None:

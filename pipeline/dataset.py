@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -134,7 +134,7 @@ class RankingDataset:
         relevance = frame[RELEVANCE].cast(pl.Float64).to_numpy()
         integer = labels.to_labels(relevance, part)
         keys = frame.drop([name for name in schema.names if name in frame.columns])
-        return cls(keys, features, schema, _frozen(sizes), _frozen(relevance), _frozen(integer), labels.gains)
+        return cls(keys, features, schema, frozen(sizes), frozen(relevance), frozen(integer), labels.gains)
 
     @property
     def rows(self) -> int:
@@ -165,14 +165,13 @@ class RankingDataset:
             )
         rows = np.repeat(mask, self.sizes)
         chosen = pl.Series(rows)
-        return RankingDataset(
-            self.keys.filter(chosen),
-            self.features.filter(chosen),
-            self.schema,
-            _frozen(self.sizes[mask]),
-            _frozen(self.relevance[rows]),
-            _frozen(self.labels[rows]),
-            self.gains,
+        return replace(
+            self,
+            keys=self.keys.filter(chosen),
+            features=self.features.filter(chosen),
+            sizes=frozen(self.sizes[mask]),
+            relevance=frozen(self.relevance[rows]),
+            labels=frozen(self.labels[rows]),
         )
 
     def joined(self, other: RankingDataset) -> RankingDataset:
@@ -181,9 +180,9 @@ class RankingDataset:
             pl.concat([self.keys, other.keys], how="diagonal_relaxed"),
             pl.concat([self.features, other.features]),
             self.schema,
-            _frozen(np.concatenate([self.sizes, other.sizes])),
-            _frozen(np.concatenate([self.relevance, other.relevance])),
-            _frozen(np.concatenate([self.labels, other.labels])),
+            frozen(np.concatenate([self.sizes, other.sizes])),
+            frozen(np.concatenate([self.relevance, other.relevance])),
+            frozen(np.concatenate([self.labels, other.labels])),
             self.gains,
         )
 
@@ -210,7 +209,8 @@ def check_ids(frame: pl.DataFrame, where: str) -> None:
             )
 
 
-def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, contiguous, as a view that nobody can write to."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

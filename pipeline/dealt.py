@@ -93,12 +93,13 @@ class Dealt:
 
 
 def room_for(config: Config, folder: Path) -> Room | None:
-    """Where to work on the log that `[data]` names, with files in `folder`; None: it fits into memory.
+    """Where to work on the log that `[data]` names, with files in `folder`; None: it fits into memory,
+    or is a ready-made table.
 
     Raises ConfigError for a limit that is too small for any work.
     """
     limit = config.memory.limit_bytes
-    if estimate_rows(str(config.data.events)) * _BYTES_OF_EVENT <= limit:
+    if not config.data.is_log or estimate_rows(str(config.data.events)) * _BYTES_OF_EVENT <= limit:
         return None
     rows = int((limit - _BYTES_OF_PROGRAM) / 2 / _BYTES_OF_ROW)
     if rows < _FEWEST_ROWS:

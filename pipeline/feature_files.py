@@ -16,7 +16,7 @@ from pipeline.config import Config
 from pipeline.dealt import Say, room_for
 from pipeline.folder import scratch_folder
 from pipeline.package import with_levels
-from pipeline.split import Origin, Parts
+from pipeline.split import Parts, say_origin
 
 Written = dict[str, tuple[int, tuple[FeatureSpec, ...]]]
 """Part -> how many rows it has, and its features."""
@@ -27,7 +27,6 @@ def write_features(
     out: Path,
     folder: Path,
     load_parts: Callable[[Config], Parts],
-    say_origin: Callable[[Origin], None],
     say: Say,
 ) -> Written:
     """train.parquet, valid.parquet and test.parquet in `folder`, levels for the codes of categories.
@@ -36,10 +35,10 @@ def write_features(
     all else.
     """
     with scratch_folder(out) as scratch:
-        room = room_for(config, scratch) if config.data.is_log else None
+        room = room_for(config, scratch)
         if room is not None:
             large = load_large_parts(config, room, say)
-            say_origin(large.origin)
+            say_origin(large.origin, say)
             return {part: _write_blocks(large, part, folder, room) for part in PARTS}
     parts = load_parts(config)
     return {part: _write_table(getattr(parts, part), part, folder) for part in PARTS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import polars as pl
 from features.columns import ITEM, QUERY, RANDOMISED, RELEVANCE, TIMESTAMP
 from features.errors import DataError
 from features.log import align_ids
+from features.table import Table
 from pipeline.booster import load_model, predict
 from pipeline.config import Config
 from pipeline.dataset import RankingDataset
@@ -80,16 +81,27 @@ class Run:
 
 def build_datasets(parts: Parts, config: Config, convention: Convention) -> Datasets:
     """Checked datasets of one schema and one label rule. Raises DatasetError."""
-    tops = [_top_relevance(table.frame) for table in (parts.train, parts.valid, parts.test)]
-    gain = config.train.gain or convention.gain
-    if parts.origin.continuous:
-        labels = levels(gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
-    else:
-        labels = grades(gain, max(tops))
+    tops = [top_relevance(table.frame) for table in (parts.train, parts.valid, parts.test)]
+    labels = label_rule(config, convention, tops, continuous=parts.origin.continuous)
     train = RankingDataset.build(parts.train, labels=labels, part="train")
-    valid = RankingDataset.build(parts.valid, labels=labels, part="valid", schema=train.schema)
-    test = RankingDataset.build(parts.test, labels=labels, part="test", schema=train.schema)
-    return Datasets(train, valid, test, labels, _slices(test, config), tuple(labels.warnings(tops[0])))
+    return with_train(train, parts.valid, parts.test, labels, tops[0], config)
+
+
+def with_train(
+    train: RankingDataset, valid: Table, test: Table, labels: LabelRule, top: float, config: Config
+) -> Datasets:
+    """The datasets beside the one to train on, whose highest relevance is `top`. Raises DatasetError."""
+    watched = RankingDataset.build(valid, labels=labels, part="valid", schema=train.schema)
+    judged = RankingDataset.build(test, labels=labels, part="test", schema=train.schema)
+    return Datasets(train, watched, judged, labels, _slices(judged, config), tuple(labels.warnings(top)))
+
+
+def label_rule(config: Config, convention: Convention, tops: Sequence[float], *, continuous: bool) -> LabelRule:
+    """How relevance becomes labels; `tops` are the highest relevances of train, valid and test."""
+    gain = config.train.gain or convention.gain
+    if continuous:
+        return levels(gain, tops[0], config.relevance.levels or DEFAULT_LEVELS)
+    return grades(gain, max(tops))
 
 
 def run_training(
@@ -241,7 +253,7 @@ def to_json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
-def _top_relevance(frame: pl.DataFrame) -> float:
+def top_relevance(frame: pl.DataFrame) -> float:
     """The highest usable relevance: what is not usable is refused by name when the dataset is built."""
     column = frame["relevance"]
     values = column.cast(pl.Float64, strict=False).drop_nulls().to_numpy() if column.dtype.is_numeric() else np.empty(0)

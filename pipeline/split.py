@@ -10,7 +10,7 @@ to train if `timestamp < valid_from - gap`, and otherwise to a gap, where it is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -82,6 +82,13 @@ class Parts:
     valid: Table
     test: Table
     origin: Origin
+
+
+def say_origin(origin: Origin, say: Callable[[str], None]) -> None:
+    """What a run tells of where its parts come from."""
+    for note in origin.notes:
+        say(note)
+    say(f"Split: {origin.split}.")
 
 
 def time_borders(times: pl.Series, *, valid: Size, test: Size, gap: timedelta, with_test: bool = True) -> Borders:

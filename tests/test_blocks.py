@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,3 +163,22 @@ def test_a_limit_when_none_or_enough_or_too_small(worlds, tmp_path, monkeypatch)
     assert rooms[2].rows == (512 - 300) * 2**20 // 2 // 4096
     with pytest.raises(ConfigError, match=r"memory.limit = 100MiB, in which no block .* at least 379MiB"):
         room_for(config_from(raw | {"memory": {"limit": "100MiB"}}, "test"), tmp_path)
+
+
+def test_a_model_when_trained_from_files_then_that_of_memory(rankloom: Rankloom, worlds, tmp_path, monkeypatch):
+    """Bins are those of all rows as long as LightGBM looks at all of them, which it does up to 200,000."""
+    config = config_file(worlds, tmp_path)
+    quick = ["--set", "train.threads=1", "--set", "train.rounds=20", "--set", "train.params={ min_data_in_leaf = 5 }"]
+    assert rankloom("train", config, *quick, "--out", tmp_path / "whole").code == 0
+    monkeypatch.setattr("pipeline.commands.room_for", lambda _config, folder: Room(folder, 700))
+    done = rankloom("train", config, *quick, "--set", "memory.limit=1GiB", "--out", tmp_path / "blocks")
+    assert done.code == 0, done.err
+    whole, blocks = ((tmp_path / name / "package" / "model.txt").read_text() for name in ("whole", "blocks"))
+    assert blocks.partition("parameters:")[0] == whole.partition("parameters:")[0]
+    whole, blocks = (json.loads((tmp_path / name / "metrics.json").read_text()) for name in ("whole", "blocks"))
+    for name in ("test", "valid", "queries", "parity", "best_iteration"):
+        assert blocks[name] == whole[name]
+    assert {path.name for path in tmp_path.iterdir()} == {"shop.toml", "whole", "blocks"}
+    refit = rankloom("train", config, *quick, "--set", "train.refit=true", "--out", tmp_path / "refit")
+    assert refit.code == 2
+    assert "train.refit = true with a log larger than memory.limit" in refit.err
