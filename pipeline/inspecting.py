@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from features.columns import ITEM, QUERY, TIMESTAMP, USER
 from features.description import Description
 from features.errors import OutputError
 from features.fitted import Fitted
+from features.log import Log
 from features.table import Table
 from pipeline.commands import load_datasets, log_definitions, say_parts
 from pipeline.config import Config, load_config, with_settings
@@ -47,22 +49,17 @@ def check_leaks(config_path: Path, settings: Sequence[str]) -> None:
 
 def suggest_features(config_path: Path, settings: Sequence[str], out: Path | None) -> None:
     """A `[features]` section with a reason per line, printed, or written to the file `out`, which `include` reads."""
-    if out is not None and out.exists():
-        raise OutputError(f"{out} exists", expected="a new file", fix="choose another name, or remove it")
+    if out is not None and (out.exists() or not out.parent.is_dir()):
+        found = f"{out} exists" if out.exists() else f"there is no folder {out.parent}"
+        raise OutputError(found, expected="a new file in a folder that exists", fix="choose another name")
     given = load_config(config_path, settings)
-    options, remarks = ({}, [])
-    asked = read_log(given) if given.data.is_log else None
-    if asked is not None:
-        borders = time_borders(
-            asked.queries.frame[TIMESTAMP], valid=given.split.valid, test=given.split.test, gap=given.split_gap
-        )
-        options = suggest_options(given.features, asked.log, borders.train_until)
-    chosen = given.features.model_copy(update={"use": ("*",), "drop": (), **{k: v for k, (v, _) in options.items()}})
-    config = given.model_copy(update={"features": chosen})
+    log, until = _until_validation(given) if given.data.is_log else (None, None)
+    options = suggest_options(given.features, log, until)
+    everything = {"use": ("*",), "drop": (), **{name: value for name, (value, _) in options.items()}}
+    config = given.model_copy(update={"features": given.features.model_copy(update=everything)})
     datasets, origin = load_datasets(config, Timings())
     description = _description(origin)
-    if asked is not None and description is not None:
-        remarks = remarks_on(asked.log, description)
+    remarks = remarks_on(log, description) if log is not None and description is not None else ()
     convention = config.resolved_convention(continuous=origin.continuous)
     text = suggest(config, datasets, fields_of(description), options, convention, remarks).to_toml()
     if out is None:
@@ -70,6 +67,13 @@ def suggest_features(config_path: Path, settings: Sequence[str], out: Path | Non
     else:
         out.write_text(text, "utf-8")
         console.print(f"{out} is written: rankloom train {config_path} --set include={out}", markup=False)
+
+
+def _until_validation(config: Config) -> tuple[Log, datetime]:
+    """The log, and when its training part ends."""
+    asked, split = read_log(config), config.split
+    borders = time_borders(asked.queries.frame[TIMESTAMP], valid=split.valid, test=split.test, gap=config.split_gap)
+    return asked.log, borders.train_until
 
 
 def replay(

@@ -60,12 +60,14 @@ class Suggestion:
         return "\n".join(lines) + "\n"
 
 
-def suggest_options(given: Features, log: Log, until: datetime) -> dict[str, tuple[object, str]]:
-    """Windows and the silence between sessions as the log until then suggests them, and what the config has set."""
-    found = {"windows": suggest_windows(log, until), "session_gap": suggest_gap(log)}
-    usual = Features()
-    as_set = [name for name in ("zone", "recent", "channels") if getattr(given, name) != getattr(usual, name)]
-    return found | {name: (getattr(given, name), "as the config has it") for name in as_set}
+def suggest_options(given: Features, log: Log | None, until: datetime | None) -> dict[str, tuple[object, str]]:
+    """Windows and the silence between sessions as a log suggests them until then, and what the config has set."""
+    usual, kept = Features(), ("zone", "recent", "channels", "categories")
+    as_set = [name for name in kept if getattr(given, name) != getattr(usual, name)]
+    found = {name: (getattr(given, name), "as the config has it") for name in as_set}
+    if log is None or until is None:
+        return found
+    return {"windows": suggest_windows(log, until), "session_gap": suggest_gap(log)} | found
 
 
 def remarks_on(log: Log, description: Description) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from features.columns import EVENT, ITEM, TIMESTAMP, USER
+from features.description import NO_OPTIONS
 from features.durations import parse_duration
 from features.log import Log
 
@@ -40,12 +41,12 @@ def suggest_windows(log: Log, until: datetime) -> Reasoned:
     telling = [window for window in fitting if rate * (parse_duration(window) / timedelta(days=1)) >= ENOUGH]
     chosen = [telling[place] for place in sorted({0, len(telling) // 2, len(telling) - 1})] if telling else fitting[-1:]
     why = f"{days:.0f} days of training in which an item has {rate:.2g} actions a day"
-    return (chosen, why) if chosen else (["7d", "30d"], f"{why}: the usual ones, as none fits thrice")
+    return (tuple(chosen), why) if chosen else (NO_OPTIONS.windows, f"{why}: the usual ones, as none fits thrice")
 
 
 def suggest_gap(log: Log) -> Reasoned:
     """The silence at which the pauses of users are rarest, where there is such a valley; else 30 minutes."""
-    usual = "30m"
+    usual = NO_OPTIONS.session_gap
     if USER not in log.events.collect_schema():
         return usual, "the usual: the log names no users"
     seconds = _pauses(log)

@@ -162,3 +162,9 @@ def test_numbers_that_differ_in_the_last_decimals_are_the_same() -> None:
     assert compare_features(logged, Table(frame, (FeatureSpec("a"),)))[0].differ == 0
     off = compare_features(logged.with_columns(a=pl.col("a") + 0.01), Table(frame, (FeatureSpec("a"),)))[0]
     assert (off.differ, off.unlogged, off.unbuilt) == (2 / 5, 0, 0)
+
+
+def test_served_rows_without_a_log_are_refused(rankloom: Rankloom, package: Path, tmp_path: Path) -> None:
+    done = rankloom("monitor", package, "--data", tmp_path / "x.parquet", "--served", tmp_path / "y.parquet")
+    assert done.code == 2
+    assert "--served without --log; expected the log to rebuild features from; add --log LOG" in done.err

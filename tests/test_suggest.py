@@ -41,7 +41,9 @@ def test_the_section_of_the_shop_is_taken_by_train_as_it_is(
     assert names > {"item.popularity", "custom.saved", "text.title_bm25"}
     assert not names & {*section["drop"], "shown.upstream_score", "item.price_log"}
     again = rankloom("features", "configs/shop.toml", "--suggest", "--out", out)
-    assert "exists" in again.err
+    assert "suggested.toml exists; expected a new file in a folder that exists" in again.err
+    nowhere = rankloom("features", "configs/shop.toml", "--suggest", "--out", tmp_path / "nowhere" / "x.toml")
+    assert "there is no folder" in nowhere.err
 
 
 def ready_made(tmp_path: Path) -> Path:
@@ -77,7 +79,8 @@ def test_each_reason_to_drop_is_given_for_the_column_that_has_it(rankloom: Rankl
     assert "an id in disguise" in found["shop_id"]
     assert "a leak? alone ranks the validation queries" in found["truth"]
     assert set(found) == {"always", "doubled", "same", "seldom", "seller", "shop_id", "truth"}
-    assert tomllib.loads(done.out)["features"]["use"] == ["*"]
+    section = tomllib.loads(done.out)["features"]
+    assert (section["use"], section["categories"]) == (["*"], ["seller"])
     (tmp_path / "suggested.toml").write_text(done.out)
     checked = rankloom("check", config, "--set", f"include={tmp_path / 'suggested.toml'}")
     assert "\n4 features; " in checked.out, checked.err
@@ -115,5 +118,13 @@ def test_windows_fit_the_log_thrice_and_hold_something(days: float, per_day: flo
     count = max(2, int(days * per_day * 5))
     seconds = list(np.linspace(0, days * 86_400, count))
     windows, why = suggest_windows(log_of(seconds), START + timedelta(days=days + 1))
-    assert windows == expected, why
+    assert list(windows) == expected, why
     assert "days of training" in why
+
+
+def test_tables_need_a_folder(rankloom: Rankloom, tmp_path: Path) -> None:
+    done = rankloom("features", ready_made(tmp_path))
+    assert (done.code, done.err) == (
+        2,
+        "error: no --out; expected a folder for the tables; add --out DIR, or --suggest\n",
+    )
