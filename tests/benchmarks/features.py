@@ -7,7 +7,7 @@ A shop is simulated, read, and its queries and candidates (about ten shown items
 as are the fitted features. Every turn is a process of its own per contender, which loads these tables, and then builds
 the features named in STANDARD, with two threads: ours by `build_table`; DuckDB by cumulative counts and ASOF joins, ids
 turned into integers first (on strings it took a quarter longer, with RANGE frames and with a union of events and
-questions two to four times as long); pandas by groupby and merge_asof, on a log of a tenth.
+questions two to five times as long); pandas by groupby and merge_asof, on a log of a tenth.
 The first turn compares all values with ours, counts exactly, and stops where they differ. Ratios are medians over the
 turns. Memory: `peak` is the largest resident set of the process while it builds, libraries and inputs included, `grown`
 the same less what was resident before.
