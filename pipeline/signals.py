@@ -70,8 +70,11 @@ def agreement(dataset: RankingDataset, values: pl.Series) -> float:
 
 
 def source_of(name: str, fields: Collection[str]) -> str:
-    """The field that a feature is made of, by its name: the longest of `fields` that it holds; else the name itself."""
-    held = [field for field in fields if field in name.partition(".")[2]]
+    """The field that a feature is made of, by its name: the longest of `fields` that stands in it as a word; else the
+    name itself.
+    """
+    words = f"_{name.partition('.')[2].replace('.', '_')}_"
+    held = [field for field in fields if f"_{field.replace('.', '_')}_" in words]
     return max(held, key=len, default=name)
 
 

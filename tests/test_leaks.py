@@ -13,6 +13,7 @@ from features.log import Log
 from pipeline.config import load_config
 from pipeline.hindsight import Asked, leaks_in_log
 from pipeline.log import read_log
+from pipeline.signals import source_of
 from tests.factories import ranking_frame
 
 ROOT = Path(__file__).parents[1]
@@ -198,3 +199,16 @@ def test_sessions_that_go_on_in_another_part_are_found(rankloom: Rankloom, tmp_p
     done = rankloom("check", config, "--leaks")
     assert done.code == 0, done.err
     assert "go on with a session (30m) that began in another part" in done.out
+
+
+def test_a_feature_is_made_of_the_longest_field_that_its_name_holds_as_a_word() -> None:
+    fields = ("age", "score", "upstream_score", "x")
+    found = {
+        name: source_of(name, fields) for name in ("query.upstream_score_z", "item.page_max", "shown.x", "a.score")
+    }
+    assert found == {
+        "query.upstream_score_z": "upstream_score",
+        "item.page_max": "item.page_max",
+        "shown.x": "x",
+        "a.score": "score",
+    }
