@@ -134,7 +134,7 @@ def _check_by_blocks(past: Past, blocks: Blocks, features: Sequence[Feature], de
     refused = [feature.spec.name for feature in features if _needs_all(feature, context)]
     if refused:
         raise WholeLogError(
-            f"{len(refused)} features look at the whole log at once ({listed(refused, most=8)})",
+            f"some features look at the whole log at once: {listed(refused, most=8)}",
             expected="only such as can be made block by block, as the log is larger than memory.limit",
             fix=f"write features.drop = {refused}, or raise the limit",
         )
