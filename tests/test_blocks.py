@@ -145,7 +145,7 @@ def test_feature_files_when_the_work_fails_then_nothing_is_left(rankloom: Ranklo
     config = config_file(worlds, tmp_path)
     done = rankloom("features", config, "--set", 'features.use=["cross.user_item*"]', "--out", tmp_path / "out")
     assert done.code == 2
-    assert "look at the whole log at once (cross.user_item_" in done.err
+    assert "look at the whole log at once: cross.user_item_" in done.err
     assert "write features.drop = ['cross.user_item_" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["shop.toml"]
 
