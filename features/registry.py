@@ -44,6 +44,10 @@ FAMILIES: Final[dict[str, Family]] = {
 """Families by the first part of their features' names."""
 
 EVERYTHING: Final = tuple(f"{family}.*" for family in FAMILIES)
+STANDARD: Final = ("*", "!field.*")
+"""What a log gives where nobody chooses: `field.*` counts as much again for each field with levels, and has gained
+nothing on any log that was tried.
+"""
 
 
 def all_features(log: Description) -> tuple[Feature, ...]:

@@ -22,6 +22,7 @@ from features.events import EventLog, read_events
 from features.fitted import Fitted, fit_features
 from features.log import Log, count_unmatched, make_log
 from features.queries import Queries, queries_by_id, queries_by_session, queries_by_table, queries_by_user_day
+from features.registry import STANDARD
 from features.relevance import (
     Relevance,
     WatchTargets,
@@ -241,7 +242,7 @@ def fit_options(config: Config) -> dict[str, Any]:
     chosen = config.features
     return {
         "pool": config.candidates.source,
-        "use": (*chosen.use, *(f"!{name}" for name in chosen.drop)),
+        "use": (*(chosen.use or STANDARD), *(f"!{name}" for name in chosen.drop)),
         "custom": chosen.custom,
         "options": chosen.options,
         "exclude": [config.relevance.column] if config.relevance.column else (),

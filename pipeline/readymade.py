@@ -190,7 +190,8 @@ def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]
             fix="correct the names",
         )
     rest = [name for name in first.columns if name not in _KEYS]
-    for setting, patterns in (("use", chosen.use), ("drop", chosen.drop)):
+    use = chosen.use or ("*",)
+    for setting, patterns in (("use", use), ("drop", chosen.drop)):
         idle = [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in rest)]
         if idle and rest:
             raise ConfigError(
@@ -198,7 +199,7 @@ def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]
                 expected=f"some of {', '.join(rest[:8])}",
                 fix="correct it",
             )
-    names = [name for name in rest if _matches(name, chosen.use) and not _matches(name, chosen.drop)]
+    names = [name for name in rest if _matches(name, use) and not _matches(name, chosen.drop)]
     if not names:
         raise ConfigError(
             f"no feature column among {', '.join(rest[:8]) or 'none'}",

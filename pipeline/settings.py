@@ -208,7 +208,8 @@ class Candidates(Section):
 class Features(Section):
     """Which features a model may use: names or globs of the registry, or of the columns of a ready-made table."""
 
-    use: tuple[str, ...] = ("*",)
+    use: tuple[str, ...] | None = None
+    """None: all columns of a ready-made table; of a log all features but the wide family `field.*`."""
     drop: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     """Columns of a ready-made table that hold categories."""
