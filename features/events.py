@@ -8,7 +8,8 @@ shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -34,8 +35,11 @@ RULES: Final = {
     "position_below_1": "the position is below 1, or not whole",
     "position_too_large": "the position is above 2^31 - 1",
     "duplicate": "the same row stands in the log already, and is kept once",
+    "repeated": "the same user, or query, did the same to the same item just before",
 }
 """Every rule, in the order of checking: a row is counted under the first that it breaks."""
+_SURPLUS: Final = ("duplicate", "repeated")
+"""What breaks these is no fault of the log, and does not count against `max_rejected`."""
 
 _IDS: Final = (QUERY, USER, ITEM, SESSION)
 _REQUIRED: Final = (ITEM, TIMESTAMP, EVENT)
@@ -83,12 +87,15 @@ def read_events(
     time_unit: str | None = None,
     event: str | None = None,
     max_rejected: float = 0.01,
+    merge: timedelta | None = None,
 ) -> EventLog:
     """Read and validate a log.
 
     `columns` maps our names to theirs. `time_unit` is that of integer times (None: inferred). `event` is the kind of
-    all rows of a log that has no such column. Raises DataError for a missing column, a column of a wrong type, a log
-    without (good) rows, and a share of rejected rows above `max_rejected`, not counting duplicates.
+    all rows of a log that has no such column. An event less than `merge` after one of the same query, user, item and
+    kind (a double click, a burst of a robot) is left out; None keeps all. Raises DataError for a missing column, a
+    column of a wrong type, a log without (good) rows, and a share of rejected rows above `max_rejected`, not counting
+    duplicates and repetitions.
     """
     mapping = dict(columns or {})
     parts = [
@@ -98,8 +105,9 @@ def read_events(
     good = _stack([part.good for part in parts])
     _check_sum(_sum(good))
     read = sum(part.good.height + part.bad.height for part in parts)
-    events, duplicates = _split_duplicates(_sort(good))
-    return _log(events, [*(part.bad for part in parts), duplicates], read, max_rejected)
+    surplus = _Surplus(merge)
+    events = surplus.taken_out(_sort(good))
+    return _log(events, [*(part.bad for part in parts), *surplus.found], read, max_rejected)
 
 
 def read_large_events(
@@ -110,6 +118,7 @@ def read_large_events(
     time_unit: str | None = None,
     event: str | None = None,
     max_rejected: float = 0.01,
+    merge: timedelta | None = None,
 ) -> EventLog:
     """The same log, of which no more than some parts are in memory at once: `events` is a scan of files in `room`.
 
@@ -128,8 +137,9 @@ def read_large_events(
         kinds |= set(found.good[EVENT].unique())
         read, total = read + projected.height, total + _sum(found.good)
     _check_sum(total)
-    events, duplicates = _merge(runs, pl.Enum(sorted(kinds)), room)
-    return _log(events, [*bad, *duplicates], read, max_rejected)
+    surplus = _Surplus(merge)
+    events = _merge(runs, pl.Enum(sorted(kinds)), room, surplus)
+    return _log(events, [*bad, *surplus.found], read, max_rejected)
 
 
 def _their_ids(mapping: Mapping[str, str]) -> list[str]:
@@ -150,17 +160,47 @@ def _unit_of_file(part: Part, column: str) -> str | None:
     return infer_unit(read_column(part.path, column))
 
 
-def _merge(runs: list[Run], kinds: pl.Enum, room: Room) -> tuple[pl.LazyFrame, list[pl.DataFrame]]:
-    """All events in order, each once, and the surplus; equal rows share a time, and so a piece."""
+def _merge(runs: list[Run], kinds: pl.Enum, room: Room, surplus: _Surplus) -> pl.LazyFrame:
+    """All events in order, without the surplus; equal rows share a time, and so a piece."""
     columns = stack_tables(_alike([run.empty for run in runs]))
-    duplicates: list[pl.DataFrame] = []
 
     def finish(found: list[pl.DataFrame]) -> pl.DataFrame:
-        events, surplus = _split_duplicates(_sort(_stack([columns, *found], kinds)))
-        duplicates.append(surplus)
-        return events
+        return surplus.taken_out(_sort(_stack([columns, *found], kinds)))
 
-    return merge_runs(runs, TIMESTAMP, room, finish), duplicates
+    return merge_runs(runs, TIMESTAMP, room, finish)
+
+
+@dataclass(slots=True)
+class _Surplus:
+    """Takes the surplus out of sorted events, piece by piece in order of time: duplicates, and what is to be merged.
+
+    `found`: what was taken out, as rejected rows.
+    """
+
+    merge: timedelta | None
+    found: list[pl.DataFrame] = field(default_factory=list)
+    _before: pl.DataFrame | None = None
+
+    def taken_out(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Equal rows are neighbours."""
+        same = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
+        once = self._split("duplicate", events, same)
+        return once if self.merge is None else self._split("repeated", once, self._repeated(once, self.merge))
+
+    def _repeated(self, events: pl.DataFrame, merge: timedelta) -> pl.Series:
+        """Which events follow one of their kind within the time; of an unknown user outside of queries none does."""
+        by = [name for name in (QUERY, USER, ITEM, EVENT) if name in events.columns]
+        known = pl.any_horizontal(pl.lit(False), *(pl.col(name).is_not_null() for name in by if name in (QUERY, USER)))
+        last = [] if self._before is None else [self._before]
+        both = pl.concat([*last, events.select(*by, TIMESTAMP)])
+        silence = pl.col(TIMESTAMP) - pl.col(TIMESTAMP).shift(1).over(by)
+        repeated = both.select((silence < merge).fill_null(False) & known).to_series().tail(events.height)
+        self._before = both.filter(pl.col(TIMESTAMP) > pl.col(TIMESTAMP).max() - merge)
+        return repeated
+
+    def _split(self, rule: str, events: pl.DataFrame, surplus: pl.Series) -> pl.DataFrame:
+        self.found.append(_as_text(events.filter(surplus)).select(pl.lit(rule).alias(RULE), pl.all()))
+        return events.filter(~surplus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,18 +402,11 @@ def _sort(events: pl.DataFrame) -> pl.DataFrame:
     return events.select(order).sort(order)
 
 
-def _split_duplicates(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Each row once, and the surplus; equal rows are neighbours."""
-    repeated = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
-    surplus = _as_text(events.filter(repeated))
-    return events.filter(~repeated), surplus.select(pl.lit("duplicate").alias(RULE), pl.all())
-
-
 def _check_rejected(counts: Mapping[str, int], read: int, max_rejected: float) -> None:
-    bad = sum(n for rule, n in counts.items() if rule != "duplicate")
+    bad = sum(n for rule, n in counts.items() if rule not in _SURPLUS)
     if bad <= max_rejected * read and bad < read:
         return
-    worst = max((rule for rule in counts if rule != "duplicate"), key=lambda rule: counts[rule])
+    worst = max((rule for rule in counts if rule not in _SURPLUS), key=lambda rule: counts[rule])
     raise DataError(
         f"{bad} of {read} events rejected ({listed(f'{rule} {n}' for rule, n in counts.items())})",
         expected=f"at most {max_rejected:.2%} bad rows, and some good ones",

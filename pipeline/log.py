@@ -98,6 +98,7 @@ def read_files(
         time_unit=data.time_unit,
         event=data.event,
         max_rejected=data.max_rejected,
+        merge=data.merge,
     )
     tables = {
         name: reader(path, columns=data.columns, time_unit=data.time_unit)

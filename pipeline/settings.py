@@ -144,6 +144,8 @@ class Data(Section):
     delay: Duration | dict[str, Duration] = timedelta(0)
     """How late an event reaches the store, for all kinds or per event kind."""
     max_rejected: Annotated[float, Field(ge=0, le=1)] = 0.01
+    merge: Duration | None = None
+    """Events of the same query, user, item and kind that follow one another sooner than this count once; None: all."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Data:

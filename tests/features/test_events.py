@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.errors import DataError
-from features.events import RULES, read_events
+from features.events import RULES, read_events, read_large_events
 from features.queries import queries_by_id
 from features.relevance import tier_relevance
+from features.room import Room
 from features.windows import as_of
 from tests.features.factories import EVENT_SCHEMA, KINDS, at, events_frame
 
@@ -281,3 +282,59 @@ def test_lists_when_they_are_fields_then_kept_compared_and_written_as_text_where
         ("[b, a]", "[1]", "[1.0, 2.0]"),
     ]
     assert read_events(rows.reverse(), max_rejected=1).events.equals(log.events)
+
+
+def burst(**columns: list[object]) -> pl.DataFrame:
+    """Ten clicks within a second, one two seconds later, and one of something else in the midst."""
+    seconds = [*(tenth / 10 for tenth in range(10)), 3, 0.5]
+    rows = pl.DataFrame(
+        {"item": [1] * 11 + [2], "event": "click", "timestamp": [at(second / 3600) for second in seconds]}
+    )
+    return rows.with_columns(pl.Series(name, values) for name, values in columns.items())
+
+
+def test_repetitions_when_merged_then_the_first_of_each_burst_stays():
+    log = read_events(burst(user=[7] * 12), merge=timedelta(seconds=1), max_rejected=0)
+    assert log.events.select("item", "timestamp").rows() == [(1, at(0)), (2, at(0.5 / 3600)), (1, at(3 / 3600))]
+    assert log.counts == {"repeated": 9}
+    assert log.rejected["rule"].to_list() == ["repeated"] * 9
+    assert read_events(burst(user=[7] * 12)).counts == {}
+
+
+def test_repetitions_when_exactly_as_far_apart_as_merged_then_both_stay():
+    assert read_events(burst(user=[7] * 12), merge=timedelta(seconds=0.1)).counts == {}
+    assert read_events(burst(user=[7] * 12), merge=timedelta(seconds=0.11)).counts == {"repeated": 9}
+
+
+def test_repetitions_when_nobody_knows_whose_they_are_then_kept_unless_of_one_query():
+    nobody = [None] * 12
+    assert read_events(burst(), merge=timedelta(seconds=1)).counts == {}
+    assert read_events(burst(user=nobody), merge=timedelta(seconds=1)).counts == {}
+    assert read_events(burst(user=nobody, query=[1] * 12), merge=timedelta(seconds=1)).counts == {"repeated": 9}
+    assert read_events(burst(user=list(range(12))), merge=timedelta(seconds=1)).counts == {}
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.none() | st.integers(0, 1), st.sampled_from(KINDS)), max_size=40),
+    st.integers(1, 9),
+)
+def test_repetitions_when_the_log_is_in_files_then_as_in_memory_and_as_a_loop_says(tmp_path_factory, rows, seconds):
+    whole = [(60, 9, "click"), *rows]
+    frame = pl.DataFrame(
+        [{"item": 1, "user": user, "event": kind, "timestamp": at(second / 3600)} for second, user, kind in whole],
+        schema_overrides={"user": pl.Int64},
+    )
+    path = tmp_path_factory.mktemp("log") / "events.parquet"
+    frame.write_parquet(path)
+    merge = timedelta(seconds=seconds)
+    log = read_events(path, merge=merge)
+    kept, last = [], {}
+    for second, user, kind in sorted(set(whole), key=lambda row: (row[0], -1 if row[1] is None else row[1], row[2])):
+        if user is None or second - last.get((user, kind), -100) >= seconds:
+            kept.append((at(second / 3600), user, kind))
+        last[user, kind] = second
+    assert sorted(log.events.select("timestamp", "user", "event").rows(), key=str) == sorted(kept, key=str)
+    large = read_large_events(path, Room(path.parent, 10), merge=merge)
+    assert large.events.collect().equals(log.events)
+    assert large.counts == log.counts
