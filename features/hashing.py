@@ -49,7 +49,12 @@ def hash_ids(ids: pl.Series, *, seed: int = 0) -> UInt64s:
 
 def hash_pairs(first: pl.Series, second: pl.Series, *, seed: int = 0) -> UInt64s:
     """(N,) and (N,) ids -> (N,) uint64; the pair (a, b) and the pair (b, a) hash apart."""
-    return splitmix64(hash_ids(first, seed=seed) * _GOLDEN ^ hash_ids(second, seed=seed))
+    return pair_hashes(hash_ids(first, seed=seed), hash_ids(second, seed=seed))
+
+
+def pair_hashes(first: UInt64s, second: UInt64s) -> UInt64s:
+    """(N,) and (N,) hashes of ids, as of `hash_ids` -> (N,) those of their pairs, as of `hash_pairs`."""
+    return splitmix64(first * _GOLDEN ^ second)
 
 
 def unit_interval(hashes: UInt64s) -> npt.NDArray[np.float64]:
@@ -58,8 +63,12 @@ def unit_interval(hashes: UInt64s) -> npt.NDArray[np.float64]:
 
 
 def _hash_strings(ids: pl.Series) -> UInt64s:
-    levels = ids.unique().drop_nulls()
-    digests = b"".join(hashlib.blake2b(level.encode(), digest_size=8).digest() for level in levels)
-    table = pl.DataFrame({"id": levels, "hash": np.frombuffer(digests, "<u8")})
-    found = ids.alias("id").to_frame().join(table, on="id", how="left", maintain_order="left")
-    return found["hash"].fill_null(0).to_numpy().astype(np.uint64, copy=False)
+    """Each level once; its code in a Categorical of our own only finds its hash."""
+    codes = ids.cast(pl.Categorical(pl.Categories.random()))
+    levels = codes.unique().drop_nulls()
+    digests = b"".join(hashlib.blake2b(level.encode(), digest_size=8).digest() for level in levels.cast(pl.String))
+    places = levels.to_physical().to_numpy()
+    table = np.zeros(int(places.max(initial=0)) + 2, np.uint64)
+    table[places] = np.frombuffer(digests, "<u8")
+    hashes: UInt64s = table[codes.to_physical().fill_null(len(table) - 1).to_numpy()]
+    return hashes

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 from polars import selectors
 
-from features.columns import ITEM, JUDGED, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
+from features.columns import ITEM, JUDGED, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER, private
+from features.compiling import compiled
 from features.errors import DataError
-from features.hashing import hash_pairs
+from features.hashing import UInt64s, hash_ids, pair_hashes
 from features.log import Log, align_ids
 from features.normalise import normalise_ids
 
@@ -19,6 +22,13 @@ OF_QUERY = "_of_query"
 _TRUTH: Final = (RELEVANCE, JUDGED)
 """What a table says of its rows itself: a field that is called so is none."""
 _OF_CANDIDATE: Final = (ITEM, POSITION)
+_LENGTH: Final = private("length")
+_PLACE: Final = private("place")
+_SHORT: Final = 64
+"""Up to so many rows are put in order one by one."""
+
+Ints = npt.NDArray[np.int64]
+Places = npt.NDArray[np.uint32]
 
 
 def order_rows(frame: pl.DataFrame) -> pl.DataFrame:
@@ -28,12 +38,8 @@ def order_rows(frame: pl.DataFrame) -> pl.DataFrame:
     the row order. Rows of a query that differ in time stay together, at the earliest of them. The position in the
     result depends on the ids alone where (query, item) is unique.
     """
-    hashes = pl.Series("hash", hash_pairs(frame[QUERY], frame[ITEM]))
-    keys = [pl.col(QUERY), hashes, pl.col(ITEM)]
-    if TIMESTAMP in frame.columns:
-        keys.insert(0, pl.col(TIMESTAMP).min().over(QUERY))
-    order = frame.select(pl.arg_sort_by(keys, maintain_order=True)).to_series()
-    return frame if order.is_sorted() else frame[order]
+    order, _ = _order(_runs(frame), frame[ITEM])
+    return frame if order is None else frame[order]
 
 
 def join_rows(
@@ -50,18 +56,100 @@ def join_rows(
     """
     candidates, queries = align_ids(candidates, queries, QUERY)
     _check_queries(queries)
-    rows = candidates.drop(_TRUTH, strict=False).join(
-        queries.select(~selectors.nested()).drop(_TRUTH + _OF_CANDIDATE, strict=False),
-        on=QUERY,
-        how="inner",
-        maintain_order="left",
-        suffix=OF_QUERY,
-    )
+    fields = queries.select(~selectors.nested()).drop(_TRUTH + _OF_CANDIDATE, strict=False)
+    own, runs = _of_queries(candidates.drop(_TRUTH, strict=False), fields)
     if relevance is not None:
-        rows = _join_relevance(rows, relevance)
-    ordered = order_rows(rows.with_columns(_as_in_log(log, rows)))
-    _check_unique(ordered)
-    return ordered
+        own = _join_relevance(own, relevance)
+        runs = runs.with_columns(pl.col(QUERY).cast(own.schema[QUERY]))
+    own = own.with_columns(_as_in_log(log, own, ITEM))
+    order, tied = _order(runs, own[ITEM])
+    asked = _repeat(runs[_PLACE], runs)
+    if order is not None:
+        own, asked = own[order], asked.gather(order)
+    if tied:
+        _check_unique(own)
+    rows = _beside(own, fields.drop(QUERY)[asked])
+    return rows.with_columns(_as_in_log(log, rows, USER))
+
+
+def _of_queries(candidates: pl.DataFrame, queries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The candidates of the queries, and their runs with the row of each in `queries`, and its time."""
+    runs = _runs(candidates)
+    known = queries.select(QUERY, TIMESTAMP).with_row_index(_PLACE)
+    runs = runs.join(
+        known if TIMESTAMP not in runs.columns else known.drop(TIMESTAMP), on=QUERY, how="left", maintain_order="left"
+    )
+    strange = runs[_PLACE].is_null()
+    if not strange.any():
+        return candidates, runs
+    return candidates.filter(_repeat(~strange, runs)), runs.filter(~strange)
+
+
+def _repeat(values: pl.Series, runs: pl.DataFrame) -> pl.Series:
+    """(R,) one value per run -> (N,) one per row."""
+    return values.gather(pl.Series(np.repeat(np.arange(runs.height, dtype=np.uint32), runs[_LENGTH].to_numpy())))
+
+
+def _beside(own: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
+    """The columns of both, relevance last."""
+    clashes = {name: name + OF_QUERY for name in fields.columns if name in own.columns}
+    rows = own.hstack(fields.rename(clashes))
+    return rows.select(pl.exclude(RELEVANCE), pl.col(f"^{RELEVANCE}$"))
+
+
+def _runs(frame: pl.DataFrame) -> pl.DataFrame:
+    """Neighbouring rows of one query: `query`, how many they are, and where known their earliest `timestamp`."""
+    earliest = [pl.col(TIMESTAMP).min()] if TIMESTAMP in frame.columns else []
+    runs = frame.group_by(pl.col(QUERY).rle_id().alias(_PLACE), maintain_order=True)
+    return runs.agg(pl.col(QUERY).first(), pl.len().alias(_LENGTH), *earliest).drop(_PLACE)
+
+
+def _order(runs: pl.DataFrame, items: pl.Series) -> tuple[pl.Series | None, bool]:
+    """What `order_rows` does, of (N,) items in `runs`: (N,) the order, None where it holds; are hashes equal?"""
+    keys = [pl.col(QUERY)]
+    if TIMESTAMP in runs.columns:
+        keys.insert(0, pl.col(TIMESTAMP).min().over(QUERY))
+    lengths = runs[_LENGTH].to_numpy().astype(np.int64)
+    by_query = runs.select(pl.arg_sort_by(keys, maintain_order=True)).to_series().to_numpy()
+    rows = _rows_of_runs(lengths, by_query)
+    parts = runs[QUERY].gather(by_query).rle().struct.field("len").to_numpy().astype(np.int64)
+    sizes = np.add.reduceat(lengths[by_query], np.cumsum(parts) - parts) if len(parts) else parts
+    hashes = pair_hashes(np.repeat(hash_ids(runs[QUERY]), lengths), hash_ids(items))
+    if _sort_by_hash(hashes, sizes, rows):
+        place = np.repeat(np.arange(len(sizes)), sizes)
+        table = pl.DataFrame({"place": place, "hash": hashes[rows], "item": items.gather(rows), "row": rows})
+        return table.sort(pl.all())["row"], True
+    return None if (rows[1:] > rows[:-1]).all() else pl.Series(rows), False
+
+
+def _rows_of_runs(lengths: Ints, order: Places) -> Places:
+    """(R,) lengths of runs and their order -> (N,) their rows, one run after the other."""
+    begins, own = np.cumsum(lengths) - lengths, lengths[order]
+    shift = begins[order] - (np.cumsum(own) - own)
+    rows = np.repeat(shift, own)
+    rows += np.arange(len(rows))
+    return rows.astype(np.uint32)
+
+
+@compiled
+def _sort_by_hash(hashes: UInt64s, sizes: Ints, rows: Places) -> bool:
+    """The rows of each query by hash, in place; whether two of a query have the same, which no hash can order."""
+    tied = False
+    start = 0
+    for size in sizes:
+        own = rows[start : start + size]
+        if size > _SHORT:
+            own[:] = own[np.argsort(hashes[own])]
+        for place in range(1, size):
+            row = own[place]
+            before = place
+            while before > 0 and hashes[own[before - 1]] > hashes[row]:
+                own[before] = own[before - 1]
+                before -= 1
+            own[before] = row
+            tied |= before > 0 and hashes[own[before - 1]] == hashes[row]
+        start += size
+    return tied
 
 
 def _check_queries(queries: pl.DataFrame) -> None:
@@ -87,9 +175,8 @@ def _join_relevance(rows: pl.DataFrame, relevance: pl.DataFrame) -> pl.DataFrame
     return joined.with_columns(pl.col(RELEVANCE).fill_null(0.0))
 
 
-def _as_in_log(log: Log, rows: pl.DataFrame) -> Iterator[pl.Series]:
-    """Items and users of a request in the type that they have in the log, where no id changes by it."""
-    for name in (ITEM, USER):
-        held = log.events.collect_schema().get(name)
-        if name in rows.columns and held not in (None, rows.schema[name]):
-            yield rows[name].cast(pl.String) if held == pl.String else normalise_ids(rows[name], what=name)
+def _as_in_log(log: Log, rows: pl.DataFrame, name: str) -> Iterator[pl.Series]:
+    """Items or users of a request in the type that they have in the log, where no id changes by it."""
+    held = log.events.collect_schema().get(name)
+    if name in rows.columns and held not in (None, rows.schema[name]):
+        yield rows[name].cast(pl.String) if held == pl.String else normalise_ids(rows[name], what=name)
