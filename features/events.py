@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -19,10 +18,9 @@ from features.columns import EVENT, ITEM, POSITION, PRIVATE, QUERY, RULE, SESSIO
 from features.errors import DataError
 from features.fixed import FIXED_POINT
 from features.names import listed, nearest
-from features.normalise import infer_unit, normalise_ids, normalise_times
-from features.room import Room
-from features.sources import Part, Sources, read_column, read_in_parts, read_tables
-from features.spill import Events, Run, merge_runs, write_run
+from features.normalise import normalise_ids, normalise_times
+from features.sources import Sources, read_tables
+from features.spill import Events
 
 RULES: Final = {
     "null_item": "the item is missing",
@@ -99,108 +97,28 @@ def read_events(
     """
     mapping = dict(columns or {})
     parts = [
-        _validate(name, _project(name, table, mapping, event), time_unit)
-        for name, table in read_tables(sources, text=_their_ids(mapping))
+        validate_rows(name, project_columns(name, table, mapping, event), time_unit)
+        for name, table in read_tables(sources, text=id_columns(mapping))
     ]
-    good = _stack([part.good for part in parts])
-    _check_sum(_sum(good))
+    good = stack_events([part.good for part in parts])
+    check_sum(sum_values(good))
     read = sum(part.good.height + part.bad.height for part in parts)
-    surplus = _Surplus(merge)
-    events = surplus.taken_out(_sort(good))
-    return _log(events, [*(part.bad for part in parts), *surplus.found], read, max_rejected)
+    surplus = Surplus(merge)
+    events = surplus.taken_out(sort_events(good))
+    return finish_log(events, [*(part.bad for part in parts), *surplus.found], read, max_rejected)
 
 
-def read_large_events(
-    source: str | Path,
-    room: Room,
-    *,
-    columns: Mapping[str, str] | None = None,
-    time_unit: str | None = None,
-    event: str | None = None,
-    max_rejected: float = 0.01,
-    merge: timedelta | None = None,
-) -> EventLog:
-    """The same log, of which no more than some parts are in memory at once: `events` is a scan of files in `room`.
-
-    Two things are asked of a part of a Parquet file alone: whether most of its times are out of range, and whether
-    times that are text agree about having a zone.
-    """
-    mapping = dict(columns or {})
-    runs, bad, kinds, read, total = [], [], set[str](), 0, 0.0
-    for part in read_in_parts(source, text=_their_ids(mapping), rows=room.rows):
-        projected = _project(part.path.name, part.table, mapping, event)
-        if part.first == 0:
-            unit = time_unit or _unit_of_file(part, mapping.get(TIMESTAMP, TIMESTAMP))
-        found = _validate(part.path.name, projected, unit, part.first)
-        runs.append(write_run(found.good, TIMESTAMP, room))
-        bad.append(found.bad)
-        kinds |= set(found.good[EVENT].unique())
-        read, total = read + projected.height, total + _sum(found.good)
-    _check_sum(total)
-    surplus = _Surplus(merge)
-    events = _merge(runs, pl.Enum(sorted(kinds)), room, surplus)
-    return _log(events, [*bad, *surplus.found], read, max_rejected)
-
-
-def _their_ids(mapping: Mapping[str, str]) -> list[str]:
+def id_columns(mapping: Mapping[str, str]) -> list[str]:
+    """What a log calls its ids."""
     return [mapping.get(name, name) for name in _IDS]
 
 
-def _log(events: Events, rejected: list[pl.DataFrame], read: int, max_rejected: float) -> EventLog:
+def finish_log(events: Events, rejected: list[pl.DataFrame], read: int, max_rejected: float) -> EventLog:
+    """The log, unless too much of it was rejected."""
     bad = pl.concat(rejected, how="diagonal")
     counts = {rule: n for rule in RULES if (n := int((bad[RULE] == rule).sum()))}
     _check_rejected(counts, read, max_rejected)
     return EventLog(events, bad, counts, read)
-
-
-def _unit_of_file(part: Part, column: str) -> str | None:
-    """The unit of times that are numbers, of which no part of a file may say another than the whole."""
-    if not part.is_cut or part.table.schema[column].is_temporal():
-        return None
-    return infer_unit(read_column(part.path, column))
-
-
-def _merge(runs: list[Run], kinds: pl.Enum, room: Room, surplus: _Surplus) -> pl.LazyFrame:
-    """All events in order, without the surplus; equal rows share a time, and so a piece."""
-    columns = stack_tables(_alike([run.empty for run in runs]))
-
-    def finish(found: list[pl.DataFrame]) -> pl.DataFrame:
-        return surplus.taken_out(_sort(_stack([columns, *found], kinds)))
-
-    return merge_runs(runs, TIMESTAMP, room, finish)
-
-
-@dataclass(slots=True)
-class _Surplus:
-    """Takes the surplus out of sorted events, piece by piece in order of time: duplicates, and what is to be merged.
-
-    `found`: what was taken out, as rejected rows.
-    """
-
-    merge: timedelta | None
-    found: list[pl.DataFrame] = field(default_factory=list)
-    _before: pl.DataFrame | None = None
-
-    def taken_out(self, events: pl.DataFrame) -> pl.DataFrame:
-        """Equal rows are neighbours."""
-        same = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
-        once = self._split("duplicate", events, same)
-        return once if self.merge is None else self._split("repeated", once, self._repeated(once, self.merge))
-
-    def _repeated(self, events: pl.DataFrame, merge: timedelta) -> pl.Series:
-        """Which events follow one of their kind within the time; of an unknown user outside of queries none does."""
-        by = [name for name in (QUERY, USER, ITEM, EVENT) if name in events.columns]
-        known = pl.any_horizontal(pl.lit(False), *(pl.col(name).is_not_null() for name in by if name in (QUERY, USER)))
-        last = [] if self._before is None else [self._before]
-        both = pl.concat([*last, events.select(*by, TIMESTAMP)])
-        silence = pl.col(TIMESTAMP) - pl.col(TIMESTAMP).shift(1).over(by)
-        repeated = both.select((silence < merge).fill_null(False) & known).to_series().tail(events.height)
-        self._before = both.filter(pl.col(TIMESTAMP) > pl.col(TIMESTAMP).max() - merge)
-        return repeated
-
-    def _split(self, rule: str, events: pl.DataFrame, surplus: pl.Series) -> pl.DataFrame:
-        self.found.append(_as_text(events.filter(surplus)).select(pl.lit(rule).alias(RULE), pl.all()))
-        return events.filter(~surplus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +186,8 @@ def _plain(name: str, dtype: pl.DataType) -> pl.Expr:
     return pl.col(name).cast(pl.List(pl.String))
 
 
-def _project(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: str | None) -> pl.DataFrame:
+def project_columns(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: str | None) -> pl.DataFrame:
+    """Our columns under our names, and the fields. Raises DataError as `read_events` does."""
     if table.is_empty():
         raise DataError(
             f"{name} holds no rows", expected="at least one event", fix="check the path, or how it was made"
@@ -279,7 +198,7 @@ def _project(name: str, table: pl.DataFrame, mapping: Mapping[str, str], event: 
     return rename_columns(table, mapping, _OURS)
 
 
-def _validate(name: str, raw: pl.DataFrame, time_unit: str | None, first: int = 0) -> _Part:
+def validate_rows(name: str, raw: pl.DataFrame, time_unit: str | None, first: int = 0) -> _Part:
     """The rows of one source from its row `first` on, in our types, and those that break a rule, as text."""
     times, outside = normalise_times(raw[TIMESTAMP], unit=time_unit, what=f"{TIMESTAMP} in {name}")
     typed = raw.with_columns(times.alias(TIMESTAMP), *_typed_columns(name, raw))
@@ -349,16 +268,16 @@ def _first_broken(typed: pl.DataFrame, outside: pl.Series) -> pl.Series:
     return typed.select(pl.coalesce(rules).alias(RULE)).to_series()
 
 
-def _stack(tables: list[pl.DataFrame], kinds: pl.Enum | None = None) -> pl.DataFrame:
+def stack_events(tables: list[pl.DataFrame], kinds: pl.Enum | None = None) -> pl.DataFrame:
     """All good rows, kinds of events as an Enum: of `kinds`, or of those found."""
-    stacked = stack_tables(_alike(tables))
+    stacked = stack_tables(align_tables(tables))
     casts = [pl.col(EVENT).cast(kinds or pl.Enum(stacked[EVENT].unique().sort()))]
     if POSITION in stacked.columns:
         casts.append(pl.col(POSITION).cast(pl.Int32))
     return stacked.with_columns(casts)
 
 
-def _alike(tables: list[pl.DataFrame]) -> list[pl.DataFrame]:
+def align_tables(tables: list[pl.DataFrame]) -> list[pl.DataFrame]:
     """The tables with ids as text where any of them has text."""
     for name in _IDS:
         dtypes = {table.schema[name] for table in tables if name in table.columns}
@@ -383,11 +302,13 @@ def stack_tables(tables: list[pl.DataFrame]) -> pl.DataFrame:
         ) from error
 
 
-def _sum(events: pl.DataFrame) -> float:
+def sum_values(events: pl.DataFrame) -> float:
+    """The sum of all values, 0.0 without any."""
     return float(events[VALUE].sum()) if VALUE in events.columns else 0.0
 
 
-def _check_sum(total: float) -> None:
+def check_sum(total: float) -> None:
+    """Raises DataError where sums of ten-thousandths could overflow."""
     if total >= _MAX_SUM:
         raise DataError(
             f"the values of the log sum to {total:.3g}",
@@ -396,7 +317,41 @@ def _check_sum(total: float) -> None:
         )
 
 
-def _sort(events: pl.DataFrame) -> pl.DataFrame:
+@dataclass(slots=True)
+class Surplus:
+    """Takes the surplus out of sorted events, piece by piece in order of time: duplicates, and what is to be merged.
+
+    `found`: what was taken out, as rejected rows.
+    """
+
+    merge: timedelta | None
+    found: list[pl.DataFrame] = field(default_factory=list)
+    _before: pl.DataFrame | None = None
+
+    def taken_out(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Equal rows are neighbours."""
+        same = events.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift(1)))).to_series()
+        once = self._split("duplicate", events, same)
+        return once if self.merge is None else self._split("repeated", once, self._repeated(once, self.merge))
+
+    def _repeated(self, events: pl.DataFrame, merge: timedelta) -> pl.Series:
+        """Which events follow one of their kind within the time; of an unknown user outside of queries none does."""
+        by = [name for name in (QUERY, USER, ITEM, EVENT) if name in events.columns]
+        known = pl.any_horizontal(pl.lit(False), *(pl.col(name).is_not_null() for name in by if name in (QUERY, USER)))
+        last = [] if self._before is None else [self._before]
+        both = pl.concat([*last, events.select(*by, TIMESTAMP)])
+        silence = pl.col(TIMESTAMP) - pl.col(TIMESTAMP).shift(1).over(by)
+        repeated = both.select((silence < merge).fill_null(False) & known).to_series().tail(events.height)
+        self._before = both.filter(pl.col(TIMESTAMP) > pl.col(TIMESTAMP).max() - merge)
+        return repeated
+
+    def _split(self, rule: str, events: pl.DataFrame, surplus: pl.Series) -> pl.DataFrame:
+        self.found.append(_as_text(events.filter(surplus)).select(pl.lit(rule).alias(RULE), pl.all()))
+        return events.filter(~surplus)
+
+
+def sort_events(events: pl.DataFrame) -> pl.DataFrame:
+    """Our columns first, and sorted by all of them: time first."""
     ours = [name for name in _OURS if name in events.columns]
     order = [*ours, *sorted(set(events.columns) - set(ours))]
     return events.select(order).sort(order)

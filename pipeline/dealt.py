@@ -13,7 +13,8 @@ import polars as pl
 
 from features.columns import QUERY, SESSION, TIMESTAMP
 from features.errors import ConfigError, DataError
-from features.events import EventLog, read_large_events
+from features.events import EventLog
+from features.large_events import read_large_events
 from features.log import Log, require_kinds
 from features.queries import (
     COUNT,

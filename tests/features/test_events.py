@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.errors import DataError
-from features.events import RULES, read_events, read_large_events
+from features.events import RULES, read_events
+from features.large_events import read_large_events
 from features.queries import queries_by_id
 from features.relevance import tier_relevance
 from features.room import Room

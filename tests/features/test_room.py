@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.errors import DataError
-from features.events import read_events, read_large_events
+from features.events import read_events
+from features.large_events import read_large_events
 from features.room import MEMORY, Room
 from features.spill import read_parts
 from tests.features.factories import KINDS, at, events_frame
