@@ -9,13 +9,17 @@ from functools import partial
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from features.context import Context, Feature, Scope, days, numbers
+from features.compiling import compiled
+from features.context import MICROSECONDS_PER_DAY, Context, Feature, Scope, days, numbers
 from features.description import Description
 from features.durations import in_days, parse_duration
 from features.spec import FeatureSpec
-from features.windows import Bools, Floats, Kinds
+from features.windows import Bools, Floats, Ints, Kinds
+
+Singles = npt.NDArray[np.float32]
 
 PRIOR_WEIGHT: Final = 10.0
 """How many impressions the global rate is worth in a smoothed rate."""
@@ -55,6 +59,20 @@ def smoothed_rate(
     lookup, shown = context.lookup(*scope), (str(context.description.shown),)
     done = lookup.count((kind,), window) + PRIOR_WEIGHT * (context.rates[kind] if prior is None else prior)
     return done / (lookup.count(shown, window) + PRIOR_WEIGHT)
+
+
+def quotients(above: Ints, more: float, below: Ints, least: float) -> Singles:
+    """(N,) (above + more) / (below + least), computed in Float64; 0 where there is nothing below."""
+    found = np.empty(len(above), np.float32)
+    _divide(above, more, below, least, found)
+    return found
+
+
+@compiled
+def _divide(above: Ints, more: float, below: Ints, least: float, found: Singles) -> None:
+    for place in range(len(above)):
+        whole = below[place] + least
+        found[place] = (above[place] + more) / whole if whole > 0 else 0.0
 
 
 def count_features(prefix: str, scope: Scope, log: Description) -> Iterator[Feature]:
@@ -128,7 +146,9 @@ def _count(context: Context, scope: Scope, kinds: Kinds, window: timedelta | Non
 
 
 def _rate(context: Context, scope: Scope, kind: str, window: timedelta | None) -> pl.Series:
-    return numbers(smoothed_rate(context, scope, kind, window), context.lookup(*scope).known)
+    lookup, shown = context.lookup(*scope), (str(context.description.shown),)
+    done, every = lookup.count((kind,), window), lookup.count(shown, window)
+    return numbers(quotients(done, PRIOR_WEIGHT * context.rates[kind], every, PRIOR_WEIGHT), lookup.known)
 
 
 def _share(context: Context, scope: Scope, kind: str) -> pl.Series:
@@ -157,10 +177,19 @@ def _days_since_first(context: Context, scope: Scope) -> pl.Series:
     return _days_since(context, lookup.first_event(), lookup.known)
 
 
-def _days_since(context: Context, rows: np.ndarray[tuple[int], np.dtype[np.int64]], known: Bools) -> pl.Series:
+def _days_since(context: Context, rows: Ints, known: Bools) -> pl.Series:
     if not len(context.timeline):
         return days(np.zeros_like(rows), np.zeros_like(known))
-    return days(context.times - context.timeline.times()[rows], known & (rows >= 0))
+    ages = np.empty(len(rows), np.float32)
+    _age(context.times, context.timeline.times(), rows, ages)
+    return numbers(ages, known & (rows >= 0))
+
+
+@compiled
+def _age(times: Ints, of_events: Ints, rows: Ints, ages: Singles) -> None:
+    """The days from the event at each row to each time; anything where there is none."""
+    for place in range(len(rows)):
+        ages[place] = (times[place] - of_events[rows[place]]) / MICROSECONDS_PER_DAY
 
 
 def _distinct(context: Context, scope: Scope, other: str) -> pl.Series:

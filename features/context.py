@@ -177,8 +177,20 @@ class Context:
         if self.past is not None:
             return self.past.codes((key,)).astype(np.int64), self.past.encode((key,), [self.row_values(key)])
         if key not in self._codes:
-            self._codes[key] = _codes(self.event_values(key), self.row_values(key))
+            self._codes[key] = self._field_codes(key) or _codes(self.event_values(key), self.row_values(key))
         return self._codes[key]
+
+    def _field_codes(self, key: str) -> tuple[Ints, Ints] | None:
+        """The codes of a field that both get from a catalogue: of its rows, which are far fewer."""
+        table, _, name = key.partition(".")
+        if not name or table not in (ITEM, USER):
+            return None
+        self.row_values(key)
+        events, rows = self._event_fields(table), self._columns[f"{table}s"]
+        if not isinstance(events, Joined) or not isinstance(rows, Joined) or name not in events.columns:
+            return None
+        levels = _codes(events.table[name], rows.table[name])
+        return _gather(levels[0], events.rows), _gather(levels[1], rows.rows)
 
     def entities(self, scope: Scope) -> tuple[Ints, Ints]:
         """(E,) and (N,) the code of the entity of each event and each row, NOBODY where a part of it is null."""
@@ -227,7 +239,7 @@ class Context:
 
 def numbers(values: npt.NDArray[np.generic], known: Bools | None = None) -> pl.Series:
     """(N,) numbers -> (N,) Float32, null where not `known`."""
-    series = pl.Series(values.astype(np.float32))
+    series = pl.Series(values.astype(np.float32, copy=False))
     return series if known is None or known.all() else series.set(pl.Series(~known), None)
 
 
@@ -283,6 +295,12 @@ def _find(values: pl.Series, table: pl.DataFrame) -> Ints:
 def _plain_codes(codes: pl.Series) -> Ints:
     plain: Ints = codes.cast(pl.Int64).fill_null(NOBODY).to_numpy()
     return plain
+
+
+def _gather(codes: Ints, rows: pl.Series) -> Ints:
+    """The codes of some rows, NOBODY where there is no row."""
+    found: Ints = np.append(codes, NOBODY)[rows.fill_null(len(codes)).to_numpy()]
+    return found
 
 
 def _nullable(codes: Ints) -> pl.Series:

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from features.activity import days_since_feature, rated_kinds, slug, smoothed_rate, value_mean
+from features.activity import days_since_feature, quotients, rated_kinds, slug, smoothed_rate, value_mean
 from features.columns import ITEM, USER
 from features.company import against_usual_feature
 from features.context import Context, Feature, Scope, numbers
@@ -79,7 +79,7 @@ def _count(context: Context, scope: Scope, kinds: tuple[str, ...]) -> pl.Series:
 def _share(context: Context, part: Scope, whole: Scope, kinds: tuple[str, ...]) -> pl.Series:
     """Of the events of the one, the share that is of both."""
     both, every = context.lookup(*part), context.lookup(*whole).count(kinds)
-    return numbers(both.count(kinds) / np.maximum(every, 1), both.known & (every > 0))
+    return numbers(quotients(both.count(kinds), 0.0, every, 0.0), both.known & (every > 0))
 
 
 def _rate(context: Context, scope: Scope, wider: Scope, kind: str) -> pl.Series:

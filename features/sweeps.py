@@ -62,6 +62,16 @@ class Sweep:
             _window_sums(self._entities, own, self._asked, self._own(begins), self._own(ends), found, self._size)
         return found
 
+    def last(self, chosen: Bools, ends: Ints) -> Ints:
+        """(M,) the place of the last event of each entity that is `chosen` (a flag per place of the log), -1 for none.
+
+        `ends` (M,) as for `sums`.
+        """
+        own = chosen if self._rows is None else chosen[self._rows]
+        found = np.empty(len(self._asked), _narrowest(len(own)))
+        _last(self._entities, own, self._asked, self._own(ends), found, self._size)
+        return found if self._rows is None else np.append(self._rows, _NONE)[found]
+
     def grouped(self, chosen: Bools) -> tuple[Ints, Ints]:
         """Where in what follows the events of each entity of `asked` begin; and the places of the `chosen` events (one
         flag per place of the log) by entity, in order.
@@ -139,6 +149,18 @@ def _window_sums(
         while gone < begins[question]:
             kept[entities[gone]] -= weights[gone]
             gone += 1
+        found[question] = kept[asked[question]]
+
+
+@compiled
+def _last(entities: Codes, chosen: Bools, asked: Codes, ends: Ints, found: Ints, size: int) -> None:
+    kept = np.full(size + 2, _NONE, found.dtype)
+    event = 0
+    for question in range(len(asked)):
+        while event < ends[question]:
+            if chosen[event]:
+                kept[entities[event]] = event
+            event += 1
         found[question] = kept[asked[question]]
 
 

@@ -275,11 +275,14 @@ class Lookup:
         self._sweep = Sweep(history.entities, history.rows, self._asked)
         self._ends = history.timeline.before(self._times)
         self._begins: dict[timedelta, Ints] = {}
+        self._counts: dict[tuple[Kinds, timedelta | None], Ints] = {}
         self._grouped: dict[Kinds, tuple[Ints, Ints]] = {}
 
     def count(self, kinds: Kinds = None, window: timedelta | None = None) -> Ints:
-        """How many events of the kinds, in the window or in all of history."""
-        return self._sum(self.history.timeline.of_kinds(kinds), window)
+        """How many events of the kinds, in the window or in all of history; kept, as rates ask for it again."""
+        if (kinds, window) not in self._counts:
+            self._counts[kinds, window] = self._sums(self.history.timeline.of_kinds(kinds), window)
+        return self._answer(self._counts[kinds, window])
 
     def total(self, kinds: Kinds = None, window: timedelta | None = None) -> Floats:
         """The sum of the values of the events, those without a value left out; 0.0 where there is none."""
@@ -306,7 +309,7 @@ class Lookup:
 
     def last_event(self, kinds: Kinds = None) -> Ints:
         """The row in the timeline of the last event of the kinds to have arrived; -1 where there is none."""
-        return self.event(-1, kinds)
+        return self._answer(self._sweep.last(self.history.timeline.of_kinds(kinds), self._ends))
 
     def first_event(self, kinds: Kinds = None) -> Ints:
         """The row in the timeline of the first event of the kinds to have arrived; -1 where there is none."""
@@ -323,10 +326,13 @@ class Lookup:
         return self._answer(self._sweep.pick(self._grouped[kinds], counts, place))
 
     def _sum(self, weights: Ints | Bools, window: timedelta | None) -> Ints:
+        return self._answer(self._sums(weights, window))
+
+    def _sums(self, weights: Ints | Bools, window: timedelta | None) -> Ints:
         if window is not None and window not in self._begins:
             self._begins[window] = self.history.timeline.before(self._times - in_microseconds(window))
         begins = None if window is None else self._begins[window]
-        return self._answer(self._sweep.sums(weights, begins, self._ends))
+        return self._sweep.sums(weights, begins, self._ends)
 
     def _since(self, weights: Ints | Bools, places: Ints) -> Ints:
         """All before the query less all before the place, which the questions are put in the order of."""
