@@ -15,7 +15,7 @@ from features.event_fields import fields_of, plain_text
 from features.fixed import to_fixed
 from features.log import Log, event_kinds
 from features.room import Ints, Kept, Room
-from features.running import LargeTimeline, Running, refuse_whole
+from features.running import LargeTimeline, Running, mark_first, refuse_whole
 from features.spill import Events, merge_runs, read_parts, write_run
 from features.windows import NOBODY, ItemPool, Timeline
 
@@ -54,6 +54,7 @@ class Past:
         self._known = set(log.events.collect_schema())
         self.timeline = _timeline(self._events, log, room)
         self._coded: dict[Scope, _Coded] = {}
+        self._firsts: dict[Scope, Kept[np.bool_]] = {}
         self._running: dict[Scope, Running] = {}
         self._made: dict[str, Any] = {}
 
@@ -100,19 +101,13 @@ class Past:
 
     def first_of_entity(self, scope: Scope, other: str) -> Kept[np.bool_]:
         """(E,) whether an event is the first of its entity with its value of `other`, which is known."""
-        coded = self._code((*scope, other))
-        seen = np.zeros(coded.size + 1, np.bool_)
-
-        def firsts() -> Iterator[npt.NDArray[np.bool_]]:
-            for where in self._room.parts(len(coded.codes)):
-                codes = coded.codes.part(where)
-                first = np.zeros(len(codes), np.bool_)
-                first[np.unique(codes, return_index=True)[1]] = True
-                first &= ~seen[codes] & (codes != NOBODY)
-                seen[codes] = True
-                yield first
-
-        return self._room.keep(firsts())
+        pair = (*scope, other)
+        if pair not in self._firsts:
+            coded = self._code(pair)
+            seen = np.zeros(coded.size + 1, np.bool_)
+            parts = (coded.codes.part(where) for where in self._room.parts(len(coded.codes)))
+            self._firsts[pair] = self._room.keep(mark_first(codes, seen) for codes in parts)
+        return self._firsts[pair]
 
     def _code(self, scope: Scope) -> _Coded:
         if scope not in self._coded:

@@ -228,9 +228,24 @@ class RunningLookup(Lookup):
         return self._running.entities.part(where), weights(where)
 
 
+def mark_first(codes: Codes, seen: Bools) -> Bools:
+    """(n,) whether each code is the first of its kind, NOBODY never is; marks what was `seen` (size + 1,)."""
+    first = np.zeros(len(codes), np.bool_)
+    _mark_first(codes, seen, first)
+    return first
+
+
 def _size(where: slice) -> int:
     size: int = where.stop - where.start
     return size
+
+
+@compiled
+def _mark_first(codes: Codes, seen: Bools, first: Bools) -> None:
+    for event in range(len(codes)):
+        code = codes[event]
+        if code >= 0 and not seen[code]:
+            seen[code] = first[event] = True
 
 
 @compiled

@@ -33,7 +33,7 @@ def in_files(log: Log, room: Room) -> Log:
 
 def blocks(queries: pl.DataFrame, size: int) -> list[pl.DataFrame]:
     ordered = queries.sort("timestamp", "query")
-    return [ordered[start : start + size] for start in range(0, ordered.height, size)]
+    return [ordered[start : start + size] for start in range(0, max(ordered.height, 1), size)]
 
 
 def by_blocks(log: Log, queries: pl.DataFrame, candidates: pl.DataFrame, fitted: Fitted, room: Room) -> Fitted:
