@@ -45,7 +45,8 @@ def merge_runs(
 ) -> pl.LazyFrame:
     """One table of all runs: `finish` makes each of its pieces of the rows that the runs have for a range of `by`.
 
-    The rows of a piece come in the order of the runs, equal values of `by` always in one piece. Removes the runs.
+    The rows of a piece come in the order of the runs, equal values of `by` always in one piece; there may be none, and
+    then one run is given without its rows. Removes the runs.
     Raises DataError where more rows than fit share one value.
     """
     rows = sum(_height(run.path) for run in runs)
@@ -56,7 +57,7 @@ def merge_runs(
         bounds = [(cut[number], cut[number + 1]) for cut in cuts]
         _check_fits(sum(end - start for start, end in bounds), room)
         found = [_slice(run.path, *bound) for run, bound in zip(runs, bounds, strict=True) if bound[0] < bound[1]]
-        pieces.append(write_piece(finish(found), room))
+        pieces.append(write_piece(finish(found or [runs[0].empty]), room))
     for run in runs:
         run.path.unlink()
     return pl.scan_ipc(pieces)
