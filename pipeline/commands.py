@@ -102,10 +102,7 @@ def features(config_path: Path, settings: Sequence[str], out: Path, *, overwrite
     config = load_config(config_path, settings)
     check_free(out, marker=TABLE, overwrite=overwrite)
     with new_folder(out, marker=TABLE, overwrite=overwrite) as folder, logging_to(None):
-        written = write_features(config, out, folder, _load_parts, LOG.info)
-        for part, (rows, specs) in written.items():
-            LOG.info("%s: %s rows, %s features", part, rows, len(specs))
-    console.print(feature_table(written["train"][1]))
+        console.print(feature_table(write_features(config, out, folder, _load_parts, LOG.info)))
 
 
 def evaluate(package: Path, data: Path | None, events: Path | None, out: Path | None, *, overwrite: bool) -> None:
@@ -273,10 +270,7 @@ def simulate(
 def _train_into(folder: Path, config: Config, title: str, room: Room | None) -> None:
     """`room`: of a log that does not fit into memory."""
     timings = Timings()
-    if room is None:
-        datasets, origin = load_datasets(config, timings)
-    else:
-        datasets, origin = load_large_datasets(config, room, timings, LOG.info)
+    datasets, origin = load_datasets(config, timings, room)
     with progress("training", config.train.rounds) as advance:
         run = run_training(
             datasets,
@@ -313,8 +307,10 @@ def print_run(run: Run) -> None:
     console.print(result_caption(run.metrics), markup=False)
 
 
-def load_datasets(config: Config, timings: Timings) -> tuple[Datasets, Origin]:
+def load_datasets(config: Config, timings: Timings, room: Room | None = None) -> tuple[Datasets, Origin]:
     """All three parts; the tables are let go once the datasets are built of them: training needs the memory."""
+    if room is not None:
+        return load_large_datasets(config, room, timings, LOG.info)
     with timings.step("read"):
         parts = _load_parts(config)
     with timings.step("dataset"):

@@ -18,9 +18,6 @@ from pipeline.folder import scratch_folder
 from pipeline.package import with_levels
 from pipeline.split import Parts, say_origin
 
-Written = dict[str, tuple[int, tuple[FeatureSpec, ...]]]
-"""Part -> how many rows it has, and its features."""
-
 
 def write_features(
     config: Config,
@@ -28,8 +25,8 @@ def write_features(
     folder: Path,
     load_parts: Callable[[Config], Parts],
     say: Say,
-) -> Written:
-    """train.parquet, valid.parquet and test.parquet in `folder`, levels for the codes of categories.
+) -> tuple[FeatureSpec, ...]:
+    """train.parquet, valid.parquet and test.parquet in `folder`, levels for the codes of categories; the features.
 
     A log that needs more than `[memory]` allows is worked block by block, with files beside `out`; `load_parts` loads
     all else.
@@ -39,17 +36,16 @@ def write_features(
         if room is not None:
             large = load_large_parts(config, room, say)
             say_origin(large.origin, say)
-            return {part: _write_blocks(large, part, folder, room) for part in PARTS}
+            return {part: _write_blocks(large, part, folder, room, say) for part in PARTS}["train"]
     parts = load_parts(config)
-    return {part: _write_table(getattr(parts, part), part, folder) for part in PARTS}
+    for part in PARTS:
+        table: Table = getattr(parts, part)
+        with_levels(table.frame, table.features).write_parquet(folder / f"{part}.parquet")
+        _say_part(say, part, table.frame.height, table.features)
+    return parts.train.features
 
 
-def _write_table(table: Table, part: str, folder: Path) -> tuple[int, tuple[FeatureSpec, ...]]:
-    with_levels(table.frame, table.features).write_parquet(folder / f"{part}.parquet")
-    return table.frame.height, table.features
-
-
-def _write_blocks(parts: LargeParts, part: str, folder: Path, room: Room) -> tuple[int, tuple[FeatureSpec, ...]]:
+def _write_blocks(parts: LargeParts, part: str, folder: Path, room: Room, say: Say) -> tuple[FeatureSpec, ...]:
     pieces, rows = [], 0
     for table in parts.tables(part):
         pieces.append(write_piece(with_levels(table.frame, table.features), room))
@@ -57,4 +53,9 @@ def _write_blocks(parts: LargeParts, part: str, folder: Path, room: Room) -> tup
     pl.scan_ipc(pieces).sink_parquet(folder / f"{part}.parquet", row_group_size=room.rows)
     for piece in pieces:
         piece.unlink()
-    return rows, features
+    _say_part(say, part, rows, features)
+    return features
+
+
+def _say_part(say: Say, part: str, rows: int, features: tuple[FeatureSpec, ...]) -> None:
+    say(f"{part}: {rows} rows, {len(features)} features")
