@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from features.columns import ITEM, QUERY, TIMESTAMP, USER
+from features.compiling import compiled
 from features.description import Description
 from features.errors import DataError
 from features.event_fields import fields_of_events, fields_when_shown, plain_text
@@ -299,8 +300,7 @@ def _plain_codes(codes: pl.Series) -> Ints:
 
 def _gather(codes: Ints, rows: pl.Series) -> Ints:
     """The codes of some rows, NOBODY where there is no row."""
-    found: Ints = np.append(codes, NOBODY)[rows.fill_null(len(codes)).to_numpy()]
-    return found
+    return _plain_codes(pl.Series(codes).gather(rows))
 
 
 def _nullable(codes: Ints) -> pl.Series:
@@ -308,10 +308,16 @@ def _nullable(codes: Ints) -> pl.Series:
 
 
 def _pair(first: Ints, second: Ints, width: int) -> Ints:
-    pairs = first * width
-    pairs += second
-    pairs[(first | second) < 0] = NOBODY
+    pairs = np.empty(len(first), np.int64)
+    _number_pairs(first, second, width, pairs)
     return pairs
+
+
+@compiled
+def _number_pairs(first: Ints, second: Ints, width: int, pairs: Ints) -> None:
+    for place in range(len(first)):
+        known = first[place] >= 0 and second[place] >= 0
+        pairs[place] = first[place] * width + second[place] if known else NOBODY
 
 
 def _top(codes: Ints) -> int:
