@@ -87,9 +87,9 @@ def sampled_candidates(
 ) -> Candidates:
     """The positives of each query and `negatives` other items, all from the items that exist at its time.
 
-    `queries`: `query`, `timestamp`; `positives`: `query`, `item`; `pool`: `item_pool(log)`. Positives outside the pool are left out and counted
-    as unreachable. Negatives are never positives of the query nor drawn twice; a pool with too few gives all it has,
-    counted. The draw depends on `seed`, the query's id and the pool alone.
+    `queries`: `query`, `timestamp`; `positives`: `query`, `item`; `pool`: `item_pool(log)`. Positives outside the pool
+    are left out and counted as unreachable. Negatives are never positives of the query nor drawn twice; a pool with too
+    few gives all it has, counted. The draw depends on `seed`, the query's id and the pool alone.
     """
     pool = pool or item_pool(log)
     asked = queries.select(QUERY, TIMESTAMP).with_row_index("row")
