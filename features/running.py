@@ -165,6 +165,9 @@ class RunningLookup(Lookup):
 
         return self.carry(("valued", kinds), has_value, np.int32, window)
 
+    def last_event(self, kinds: Kinds = None) -> Ints:
+        return self.event(LAST_EVENT, kinds)
+
     def event(self, place: int, kinds: Kinds = None) -> Ints:
         if place not in (FIRST_EVENT, LAST_EVENT):
             refuse_whole()
