@@ -69,33 +69,47 @@ def _telltales(
     values = dict(as_numbers(valid, train))
     alone = {name: rank_alone(valid, column, k, convention) for name, column in values.items()}
     pure = {name: _purity(column, valid.relevance) for name, column in values.items()}
-    best = {source: max(names, key=alone.__getitem__) for source, names in by_source(list(alone), fields).items()}
+    best = {
+        source: max(sorted(names, key=len), key=alone.__getitem__)
+        for source, names in by_source(list(alone), fields).items()
+    }
     ordered = sorted(best.values(), key=lambda name: -alone[name])
     honest = [lift(alone[name], floor) for name in ordered if lift(alone[name], floor) < FAR_AHEAD]
     next_best = max(honest, default=0.0)
     for source, name in best.items():
         reached = lift(alone[name], floor)
-        purest = max(by_source(list(alone), fields)[source], key=pure.__getitem__)
+        purest = max(sorted(by_source(list(alone), fields)[source], key=len), key=lambda each: pure[each][0])
+        share, which = pure[purest]
         if reached >= ALMOST_PERFECT or (reached >= FAR_AHEAD and reached >= next_best + AHEAD_BY):
             found = (
                 f"alone ranks the validation queries with ndcg@{k} {alone[name]:.4f}: {reached:.0%} of the way from a "
                 f"random order ({floor:.4f}) to the ideal, where the next column comes {next_best:.0%}"
             )
             yield Leak(name, found, _drop(source, "it is known only after the outcome"))
-        elif pure[purest] >= PURE:
-            found = f"{pure[purest]:.1%} of the rows where it is highest are relevant, of all rows {_share(valid):.1%}"
+        elif share >= PURE:
+            found = f"{share:.1%} of the rows {which} are relevant, of all rows {_share(valid):.1%}"
             yield Leak(purest, found, _drop(source, "it is known only after the outcome"))
 
 
-def _purity(values: pl.Series, relevance: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """The share of relevant rows among the highest hundredth by value, ties included; 0 where few rows say so."""
-    frame = pl.DataFrame({"value": values.cast(pl.Float64).fill_nan(None), "good": relevance > 0}).drop_nulls()
-    if frame.height < PURE_ROWS or frame["value"].n_unique() < 2 or float(np.mean(relevance > 0)) > 0.5:
-        return 0.0
-    border = frame["value"].top_k(max(PURE_ROWS, frame.height // 100)).min()
-    top = frame.filter(pl.col("value") >= border)
-    spread = top.height < frame.height / 2
-    return float(top["good"].mean()) if spread else 0.0  # type: ignore[arg-type]
+def _purity(values: pl.Series, relevance: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, str]:
+    """The share of relevant rows among the highest hundredth by value, ties included, or among the rows that have a
+    value at all, whichever is larger, and which rows these are; 0 where few rows say so.
+    """
+    frame = pl.DataFrame({"value": values.cast(pl.Float64).fill_nan(None), "good": relevance > 0})
+    known = frame.drop_nulls()
+    if known.height < PURE_ROWS or float(np.mean(relevance > 0)) > 0.5:
+        return 0.0, ""
+    border = known["value"].top_k(max(PURE_ROWS, known.height // 100)).min()
+    groups = {
+        "that have it": (known, frame),
+        "where it is highest": (known.filter(pl.col("value") >= border), known),
+    }
+    shares = {
+        which: float(some["good"].mean()) if some.height < among.height / 2 else 0.0  # type: ignore[arg-type]
+        for which, (some, among) in groups.items()
+    }
+    which = max(shares, key=shares.__getitem__)
+    return shares[which], which
 
 
 def _share(dataset: RankingDataset) -> float:

@@ -18,6 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 MOST_ROWS: Final = 400_000
 """A column shows what it is on this many rows."""
+FEWEST_LISTS: Final = 10
+"""A few short lists stand in the order of some column by chance."""
 
 
 def sample(dataset: RankingDataset) -> RankingDataset:
@@ -52,7 +54,7 @@ def agreement(dataset: RankingDataset, values: pl.Series) -> float:
     """Mean rank correlation of (N,) numbers with the position in the shown list, over queries where both vary.
 
     1: rises down the list; -1: falls. Rows without a value or a position, and lists in random order, are left out; 0.0
-    where nothing is left.
+    where fewer than `FEWEST_LISTS` queries are left.
     """
     keys = dataset.keys
     if POSITION not in keys.columns:
@@ -66,7 +68,7 @@ def agreement(dataset: RankingDataset, values: pl.Series) -> float:
         pl.corr("value", "place").alias("r"), pl.col("value").n_unique().alias("levels"), pl.len()
     )
     telling = found.filter((pl.col("levels") > 1) & (pl.col("len") > 2))["r"].drop_nulls().drop_nans()
-    return float(telling.mean()) if len(telling) else 0.0  # type: ignore[arg-type]
+    return float(telling.mean()) if len(telling) >= FEWEST_LISTS else 0.0  # type: ignore[arg-type]
 
 
 def source_of(name: str, fields: Collection[str]) -> str:

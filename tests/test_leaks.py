@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -13,7 +15,7 @@ from features.log import Log
 from pipeline.config import load_config
 from pipeline.hindsight import Asked, leaks_in_log
 from pipeline.log import read_log
-from pipeline.signals import source_of
+from pipeline.signals import FEWEST_LISTS, agreement, source_of
 from tests.factories import ranking_frame
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +81,27 @@ def test_a_column_that_tells_only_the_best_outcome_is_found(rankloom: Rankloom, 
     assert done.code == 0, done.err
     assert "100.0% of the rows where it is highest are relevant" in done.out
     assert 'features.drop = ["*invoiced*"]' in done.out
+
+
+def test_a_column_that_only_relevant_rows_have_is_found(rankloom: Rankloom, tmp_path: Path) -> None:
+    """An order number, here of a half of the orders, says nothing by its size, and all by being there."""
+
+    def plant(events: pl.DataFrame) -> pl.DataFrame:
+        ordered = outcome("cart", "order_id")(events)
+        known = (pl.col("order_id") == 1) & (pl.col("query") % 2 == 0)
+        return ordered.with_columns(pl.when(known).then(pl.col("query") % 7).alias("order_id"))
+
+    done = rankloom("check", "configs/shop.toml", "--leaks", *FEW_FEATURES, "--set", events_with(tmp_path, plant))
+    assert done.code == 0, done.err
+    assert "shown.order_id: 100.0% of the rows that have it are relevant" in done.out
+
+
+def test_a_few_lists_that_happen_to_be_in_the_order_of_a_column_are_no_leak() -> None:
+    place = list(range(1, 4))
+    for lists, expected in ((FEWEST_LISTS - 1, 0.0), (FEWEST_LISTS, 1.0)):
+        keys = pl.DataFrame({"position": place * lists})
+        data = SimpleNamespace(keys=keys, sizes=np.full(lists, len(place)))
+        assert agreement(data, keys["position"]) == pytest.approx(expected)
 
 
 def test_the_score_that_made_the_shown_order_is_found(rankloom: Rankloom) -> None:
