@@ -84,7 +84,7 @@ def replay(
     config, definitions = log_definitions(scorer)
     level = with_settings(scorer.package.manifest.config, settings, "the package").monitor.replay_alarm
     fitted = Fitted.from_dict(definitions["features"])
-    rows, log = read_requests(config, events, served)
+    rows, log = read_requests(config, events, served, required=(QUERY, ITEM, TIMESTAMP))
     logged = [*fitted.names, *(f"{CUSTOM}{name}" for name in fitted.custom)]
     bare = complete_rows(log, rows.drop(logged, strict=False), fitted.description)
     table = table_of_rows(log, bare, fitted)

@@ -196,10 +196,12 @@ def table_of_requests(config: Config, definitions: Mapping[str, Any], events: Pa
     return table_of_rows(log, rows, Fitted.from_dict(definitions["features"]))
 
 
-def read_requests(config: Config, events: Path, requests: Path) -> tuple[pl.DataFrame, Log]:
-    """The rows of requests, each with its query and timestamp, and the log of what came before them."""
+def read_requests(
+    config: Config, events: Path, requests: Path, required: tuple[str, ...] = (QUERY, TIMESTAMP)
+) -> tuple[pl.DataFrame, Log]:
+    """The rows of requests, each with the `required` columns, and the log of what came before them."""
     mapped = present_columns(requests, config.data.columns)
-    rows = read_rows(requests, mapped, required=(QUERY, TIMESTAMP), time_unit=config.data.time_unit)
+    rows = read_rows(requests, mapped, required=required, time_unit=config.data.time_unit)
     return rows, read_files(config, events, shown=config.data.shown)[1]
 
 

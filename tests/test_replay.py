@@ -164,6 +164,15 @@ def test_numbers_that_differ_in_the_last_decimals_are_the_same() -> None:
     assert (off.differ, off.unlogged, off.unbuilt) == (2 / 5, 0, 0)
 
 
+def test_served_rows_without_items_are_refused(rankloom: Rankloom, package: Path, tmp_path: Path) -> None:
+    served = tmp_path / "served.parquet"
+    requests_of([4000], served)
+    pl.read_parquet(served).drop("item").write_parquet(served)
+    done = rankloom("monitor", package, "--log", EVENTS, "--served", served)
+    assert done.code == 2
+    assert "has no column item" in done.err
+
+
 def test_served_rows_without_a_log_are_refused(rankloom: Rankloom, package: Path, tmp_path: Path) -> None:
     done = rankloom("monitor", package, "--data", tmp_path / "x.parquet", "--served", tmp_path / "y.parquet")
     assert done.code == 2
