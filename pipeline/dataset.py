@@ -202,9 +202,10 @@ def check_ids(frame: pl.DataFrame, where: str) -> None:
             )
         nulls = frame[name].null_count()
         if nulls:
+            one = "an item id" if name == ITEM else f"a {name} id"
             raise DatasetError(
-                f"{nulls} row(s) of {where} without a {name} id",
-                expected=f"a {name} id in every row",
+                f"{nulls} row(s) of {where} without {one}",
+                expected=f"{one} in every row",
                 fix="drop these rows or give them ids",
             )
 

@@ -69,7 +69,7 @@ def test_arrays_are_read_only() -> None:
     ("change", "message"),
     [
         ({"query": pl.Series([None] * 2 + [1] * 4, dtype=pl.Int64)}, "2 row.s. of the train part without a query id"),
-        ({"item": pl.Series([None] + [1] * 5, dtype=pl.Int64)}, "1 row.s. of the train part without a item id"),
+        ({"item": pl.Series([None] + [1] * 5, dtype=pl.Int64)}, "1 row.s. of the train part without an item id"),
         ({"query": [16777216.0] * 6}, "query ids of type Float64"),
         ({"item": [1] * 6}, "item 1 stands more than once in query 0"),
         ({"relevance": [None, 1, 0, 0, 0, 0]}, "1 row.s. of the train part without a usable relevance, the first None"),
