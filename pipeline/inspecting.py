@@ -55,7 +55,7 @@ def suggest_features(config_path: Path, settings: Sequence[str], out: Path | Non
     given = load_config(config_path, settings)
     log, until = _until_validation(given) if given.data.is_log else (None, None)
     options = suggest_options(given.features, log, until)
-    everything = {"use": ("*",), "drop": (), **{name: value for name, (value, _) in options.items()}}
+    everything = {"use": ("*",), **{name: value for name, (value, _) in options.items()}}
     config = given.model_copy(update={"features": given.features.model_copy(update=everything)})
     datasets, origin = load_datasets(config, Timings())
     description = _description(origin)

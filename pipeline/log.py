@@ -210,9 +210,25 @@ def table_of_rows(log: Log, rows: pl.DataFrame, fitted: Fitted) -> Table:
     shown = [field.name for field in fitted.description.shown_fields]
     of_item = [name for name in (ITEM, POSITION, *shown) if name in rows.columns]
     queries = rows.drop(of_item).unique(QUERY, keep="first", maintain_order=True)
+    _check_agreement(rows)
     given = ITEM in rows.columns
     candidates = rows.select(QUERY, *of_item) if given else pool_candidates(log, queries).frame
     return build_table(log, queries, candidates, fitted)
+
+
+def _check_agreement(rows: pl.DataFrame) -> None:
+    """Raises DataError where rows of one query name several users or times: which were meant?"""
+    for name in (USER, TIMESTAMP):
+        if name not in rows.columns:
+            continue
+        pairs = rows.select(QUERY, name).unique()
+        several = pairs.filter(pl.col(QUERY).is_duplicated())[QUERY].unique().sort()
+        if len(several):
+            raise DataError(
+                f"{len(several)} queries have rows of more than one {name}, the first {several[0]!r}",
+                expected=f"one {name} in all rows of a query",
+                fix="give each request a query id of its own",
+            )
 
 
 def _queries(config: Config, log: Log) -> Queries:
@@ -245,7 +261,7 @@ def fit_options(config: Config) -> dict[str, Any]:
     chosen = config.features
     return {
         "pool": config.candidates.source,
-        "use": (*(chosen.use or STANDARD), *(f"!{name}" for name in chosen.drop)),
+        "use": (*(STANDARD if chosen.use is None else chosen.use), *(f"!{name}" for name in chosen.drop)),
         "custom": chosen.custom,
         "options": chosen.options,
         "exclude": [config.relevance.column] if config.relevance.column else (),

@@ -190,7 +190,7 @@ def _feature_names(frames: dict[str, pl.DataFrame], config: Config) -> list[str]
             fix="correct the names",
         )
     rest = [name for name in first.columns if name not in _KEYS]
-    use = chosen.use or ("*",)
+    use = ("*",) if chosen.use is None else chosen.use
     for setting, patterns in (("use", use), ("drop", chosen.drop)):
         idle = [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in rest)]
         if idle and rest:

@@ -31,6 +31,7 @@ ROWS_PER_LEVEL: Final = 20
 """A category with fewer training rows to a level is an id in disguise: it would be learned by heart."""
 MANY_LEVELS: Final = 50
 CUSTOM: Final = "custom."
+AS_GIVEN: Final = "as the config has it"
 _LEAK: Final = "a leak?"
 _AN_ID: Final = re.compile(r"(\b|_)id$|[a-z]Id$")
 
@@ -64,7 +65,7 @@ def suggest_options(given: Features, log: Log | None, until: datetime | None) ->
     """Windows and the silence between sessions as a log suggests them until then, and what the config has set."""
     usual, kept = Features(), ("zone", "recent", "channels", "categories")
     as_set = [name for name in kept if getattr(given, name) != getattr(usual, name)]
-    found = {name: (getattr(given, name), "as the config has it") for name in as_set}
+    found = {name: (getattr(given, name), AS_GIVEN) for name in as_set}
     if log is None or until is None:
         return found
     return {"windows": suggest_windows(log, until), "session_gap": suggest_gap(log)} | found
@@ -108,7 +109,8 @@ def suggest(
     kept = [spec for spec in specs if spec.name not in dropped]
     families = _families(train, kept) if config.data.is_log else {"*": _in_words(train, kept)}
     ordered = {spec.name: dropped[spec.name] for spec in specs if spec.name in dropped}
-    return Suggestion(options, families, _shortened(ordered, specs, fields), config.features.custom, tuple(remarks))
+    unwanted = dict.fromkeys(config.features.drop, AS_GIVEN) | _shortened(ordered, specs, fields)
+    return Suggestion(options, families, unwanted, config.features.custom, tuple(remarks))
 
 
 def _shortened(dropped: Mapping[str, str], specs: Sequence[FeatureSpec], fields: tuple[str, ...]) -> dict[str, str]:

@@ -103,6 +103,18 @@ def test_a_new_user_a_new_item_and_new_words_have_features(package: Path, tmp_pa
     assert others["item.price"].null_count() == 0
 
 
+@pytest.mark.parametrize("name", ["user", "timestamp"])
+def test_requests_whose_rows_disagree_are_refused(name: str, package: Path, tmp_path: Path) -> None:
+    manifest = Scorer.load(package).package.manifest
+    config = load_config(ROOT / "configs" / "shop.toml")
+    asked = pl.read_parquet(requests_of([5000], tmp_path / "asked.parquet"))
+    other = {"user": pl.lit("u99999"), "timestamp": pl.col("timestamp") + pl.duration(seconds=1)}[name]
+    later = pl.int_range(pl.len()) > 2
+    asked.with_columns(pl.when(later).then(other).otherwise(name).alias(name)).write_parquet(tmp_path / "two.parquet")
+    with pytest.raises(DataError, match=f"1 queries have rows of more than one {name}, the first 5000"):
+        table_of_requests(config, manifest.definitions, EVENTS, tmp_path / "two.parquet")
+
+
 def served_rows(offline: Table) -> pl.DataFrame:
     """Sixty lists as they were served, with their features, and no more than ids beside them."""
     lists = offline.frame["query"].unique(maintain_order=True).head(60)

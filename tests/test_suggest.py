@@ -32,7 +32,7 @@ def test_the_section_of_the_shop_is_taken_by_train_as_it_is(
     text = out.read_text()
     section = tomllib.loads(text)["features"]
     assert section["custom"] == {"saved": "1 - price / 100"}
-    assert "*upstream_score*" in section["drop"]
+    assert '"*upstream_score*",  # as the config has it' in text
     assert all(" # " in line for line in text.splitlines() if line.startswith(("    ", "windows", "session_gap")))
     quick = ["--set", "train.rounds=3", "--set", "train.threads=1", "--set", f"include={out}"]
     trained = rankloom("train", "configs/shop.toml", *arguments[2:], *quick, "--out", tmp_path / "run")
@@ -44,6 +44,16 @@ def test_the_section_of_the_shop_is_taken_by_train_as_it_is(
     assert "suggested.toml exists; expected a new file in a folder that exists" in again.err
     nowhere = rankloom("features", "configs/shop.toml", "--suggest", "--out", tmp_path / "nowhere" / "x.toml")
     assert "there is no folder" in nowhere.err
+
+
+def test_what_the_config_drops_stays_dropped_as_it_may_not_be_readable(rankloom: Rankloom, tmp_path: Path) -> None:
+    frame = ranking_frame(80, 10).with_columns(ean=pl.int_range(pl.len()) + 10**12)
+    config = write_config(tmp_path, frame, "")
+    refused = rankloom("features", config, "--suggest")
+    assert refused.code == 2
+    done = rankloom("features", config, "--suggest", "--set", 'features.drop=["ean"]')
+    assert done.code == 0, done.err
+    assert '"ean",  # as the config has it' in done.out
 
 
 def ready_made(tmp_path: Path) -> Path:
