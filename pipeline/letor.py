@@ -36,7 +36,7 @@ class LetorFile:
 
 def is_letor(path: Path) -> bool:
     """Whether the name is none of the table formats (LETOR files have all sorts of endings)."""
-    return not {".parquet", ".csv"} & {suffix.lower() for suffix in path.suffixes}
+    return not {".parquet", ".csv", ".jsonl", ".ndjson"} & {suffix.lower() for suffix in path.suffixes}
 
 
 def read_letor(path: Path) -> LetorFile:

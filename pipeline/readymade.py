@@ -15,6 +15,7 @@ from features.categories import encode_categories, fit_categories
 from features.columns import ITEM, POSITION, QUERY, RELEVANCE, TIMESTAMP, USER
 from features.errors import ConfigError, DataError, DatasetError
 from features.normalise import normalise_ids, normalise_times
+from features.sources import read_tables
 from features.spec import FeatureSpec
 from features.table import Table
 from pipeline.config import Config
@@ -51,7 +52,7 @@ def read_rows(
     letor_width: int = 0,
     time_unit: str | None = None,
 ) -> pl.DataFrame:
-    """One LETOR, Parquet or CSV file with our column names, ids that are integers or text, and times in UTC.
+    """One file, LETOR, Parquet, CSV or JSON lines, with our column names, integers or text for ids, and times in UTC.
 
     LETOR features are called f1, f2, ..., at least up to f<letor_width>; one that no row names is 0 everywhere.
     Raises DataError for a file that is missing, broken or empty, or that lacks a mapped or required column.
@@ -92,17 +93,25 @@ def present_columns(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
 def _read_table(path: Path, *, text: Sequence[str] = ()) -> pl.DataFrame:
     """`text` are columns of a CSV file to be kept as they are spelled: the id 007 is not the id 7."""
     if not path.is_file():
-        raise DataError(f"no file {path}", expected="a Parquet, CSV or LETOR file", fix="check the path")
+        raise DataError(f"no file {path}", expected="a Parquet, CSV, JSON-lines or LETOR file", fix="check the path")
     try:
-        frame = pl.read_parquet(path) if ".parquet" in path.suffixes else _read_csv(path, text)
+        frame = _read_by_suffix(path, text)
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, EOFError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(
-            f"{path} cannot be read: {reason}", expected="a Parquet or CSV file", fix="write it anew"
+            f"{path} cannot be read: {reason}", expected="a Parquet, CSV or JSON-lines file", fix="write it anew"
         ) from error
     if frame.height == 0:
         raise DataError(f"{path} has no rows", expected="at least one query", fix="check how it was written")
     return frame
+
+
+def _read_by_suffix(path: Path, text: Sequence[str]) -> pl.DataFrame:
+    if ".parquet" in path.suffixes:
+        return pl.read_parquet(path)
+    if ".csv" in path.suffixes:
+        return _read_csv(path, text)
+    return next(frame for _, frame in read_tables(path))
 
 
 def _renamed(frame: pl.DataFrame, columns: Mapping[str, str], path: Path) -> pl.DataFrame:

@@ -103,6 +103,18 @@ def test_a_new_user_a_new_item_and_new_words_have_features(package: Path, tmp_pa
     assert others["item.price"].null_count() == 0
 
 
+def test_requests_as_json_lines_are_those_of_parquet(package: Path, tmp_path: Path) -> None:
+    manifest = Scorer.load(package).package.manifest
+    config = load_config(ROOT / "configs" / "shop.toml")
+    asked = pl.read_parquet(requests_of([5000], tmp_path / "asked.parquet"))
+    asked.write_ndjson(tmp_path / "asked.jsonl")
+    tables = [
+        table_of_requests(config, manifest.definitions, EVENTS, tmp_path / f"asked.{form}")
+        for form in ("parquet", "jsonl")
+    ]
+    assert features_of(tables[0], [5000]).equals(features_of(tables[1], [5000]))
+
+
 @pytest.mark.parametrize("name", ["user", "timestamp"])
 def test_requests_whose_rows_disagree_are_refused(name: str, package: Path, tmp_path: Path) -> None:
     manifest = Scorer.load(package).package.manifest
