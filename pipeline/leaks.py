@@ -28,6 +28,8 @@ FAR_AHEAD: Final = 0.7
 AHEAD_BY: Final = 0.3
 """A column that comes `FAR_AHEAD` and leaves the next one so far behind is suspected as well."""
 THE_SHOWN_ORDER: Final = 0.9
+NEARLY: Final = 0.005
+"""Of features that say the same of the order, which their last bits must not choose from, the shortest name stands."""
 FEW: Final = 0.001
 """Below this share of the queries or sessions nothing is said."""
 PURE: Final = 0.98
@@ -119,8 +121,9 @@ def _share(dataset: RankingDataset) -> float:
 def _shown_order(valid: RankingDataset, fields: tuple[str, ...]) -> Iterator[Leak]:
     alike = {spec.name: agreement(valid, valid.features[spec.name]) for spec in valid.schema.features}
     for source, names in by_source(list(alike), fields).items():
-        name = max(names, key=lambda each: abs(alike[each]))
-        if abs(alike[name]) >= THE_SHOWN_ORDER:
+        most = max(abs(alike[each]) for each in names)
+        name = min((each for each in names if abs(alike[each]) >= most - NEARLY), key=lambda each: (len(each), each))
+        if most >= THE_SHOWN_ORDER:
             found = f"repeats the order that was shown: rank correlation {alike[name]:+.2f} with the position"
             yield Leak(name, found, _drop(source, "a model would learn the place of an item, not the item"))
 
