@@ -54,15 +54,13 @@ def test_bundled_logs_have_no_leaks_and_it_is_said_where_was_looked(rankloom: Ra
     assert "features, the log and its tables: nothing was found." in done.out
 
 
+def audit(rankloom: Rankloom, setting: str) -> object:
+    """The shop with few features and one setting of its own, looked at for leaks."""
+    return rankloom("check", "configs/shop.toml", "--leaks", *FEW_FEATURES, "--set", setting)
+
+
 def test_a_column_that_is_the_label_is_found_with_its_figures(rankloom: Rankloom, tmp_path: Path) -> None:
-    done = rankloom(
-        "check",
-        "configs/shop.toml",
-        "--leaks",
-        *FEW_FEATURES,
-        "--set",
-        events_with(tmp_path, outcome("click", "clicked")),
-    )
+    done = audit(rankloom, events_with(tmp_path, outcome("click", "clicked")))
     assert done.code == 0, done.err
     found = done.out.partition("clicked")[2]
     assert "alone ranks the validation queries with ndcg@10 0." in found
@@ -70,14 +68,7 @@ def test_a_column_that_is_the_label_is_found_with_its_figures(rankloom: Rankloom
 
 
 def test_a_column_that_tells_only_the_best_outcome_is_found(rankloom: Rankloom, tmp_path: Path) -> None:
-    done = rankloom(
-        "check",
-        "configs/shop.toml",
-        "--leaks",
-        *FEW_FEATURES,
-        "--set",
-        events_with(tmp_path, outcome("purchase", "invoiced")),
-    )
+    done = audit(rankloom, events_with(tmp_path, outcome("purchase", "invoiced")))
     assert done.code == 0, done.err
     assert "100.0% of the rows where it is highest are relevant" in done.out
     assert 'features.drop = ["*invoiced*"]' in done.out
@@ -91,7 +82,7 @@ def test_a_column_that_only_relevant_rows_have_is_found(rankloom: Rankloom, tmp_
         known = (pl.col("order_id") == 1) & (pl.col("query") % 2 == 0)
         return ordered.with_columns(pl.when(known).then(pl.col("query") % 7).alias("order_id"))
 
-    done = rankloom("check", "configs/shop.toml", "--leaks", *FEW_FEATURES, "--set", events_with(tmp_path, plant))
+    done = audit(rankloom, events_with(tmp_path, plant))
     assert done.code == 0, done.err
     assert "shown.order_id: 100.0% of the rows that have it are relevant" in done.out
 
